@@ -1,0 +1,117 @@
+# Every command of the project. `make help` prints the list; the same commands run in .ci/run.
+# A line that starts with `##` above a target is its help text.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+CARGO_TARGET_DIR ?= $(CURDIR)/target
+export CARGO_TARGET_DIR
+export MARIADB_PREFIX ?= $(CURDIR)/build/mariadb/usr
+MARIADB_HEADERS ?= $(CURDIR)/build/mariadb-headers
+VENV := $(CURDIR)/build/venv/bin
+JOBS := $(shell nproc)
+
+PLUGIN := build/ha_pbxt.so
+CORE := $(CARGO_TARGET_DIR)/release/libpbxt_capi.a
+SOURCES := $(wildcard plugin/mariadb/*.cc)
+OBJECTS := $(SOURCES:plugin/mariadb/%.cc=build/plugin/%.o)
+
+CXX := g++
+# The first three definitions give the layouts of Debian's own build of the server. Symbols are hidden by the version script, not
+# by -fvisibility, because the server's macro that declares a plugin does not mark its symbols for export.
+CXXFLAGS := -std=c++17 -O2 -g1 -fPIC -fvisibility-inlines-hidden -Wall -Wextra \
+            -DDBUG_OFF -DMYSQL_SERVER -DHAVE_CONFIG_H -DMYSQL_DYNAMIC_PLUGIN -Icrates/capi/include
+# nodelete: threads and thread-local data of the core do not survive being unmapped by UNINSTALL.
+# Bsymbolic: the server exports names such as crc32 that the core may define too; ours bind to ours.
+LDFLAGS := -shared -Wl,--version-script=build/plugin/exports.map -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,-Bsymbolic \
+           -Wl,--gc-sections
+LDLIBS := -lpthread -ldl -lm
+
+.PHONY: help setup plugin run stop env test test-long bench lint clean core always
+
+## help: this list
+help:
+	@echo "PBXT - make targets:"; echo
+	@sed -n 's/^## \([a-z-]*\): \(.*\)/  \1|\2/p' Makefile | column -t -s '|'
+	@echo
+	@echo "First time: make setup && make run && scripts/server exec"
+	@echo "Variables:  MARIADB_HEADERS=dir   build against other headers (checked against the server's version)"
+	@echo "            MARIADB_PREFIX=dir    use another server: dir/sbin/mariadbd"
+	@echo "            ARGS='...'            passed on by run, test, test-long and bench"
+
+## setup: make a bare Debian 12 ready: compiler, Python tools, a private MariaDB with its headers (repeatable)
+setup:
+	@scripts/setup.sh
+
+## plugin: build build/ha_pbxt.so from the Rust core and plugin/mariadb
+plugin: core
+	@$(MAKE) --no-print-directory -j$(JOBS) $(PLUGIN)
+
+core: setup
+	@cargo build --release --quiet --package pbxt-capi
+
+# The headers' version is checked against the server's every time; objects are compiled again only when the answer changes.
+build/plugin/headers.mk: always
+	@mkdir -p build/plugin
+	@scripts/headers.py $(MARIADB_HEADERS) >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+build/plugin/exports.map: Makefile
+	@mkdir -p build/plugin
+	@printf '{ global: _maria_plugin_*; _maria_sizeof_*; local: *; };\n' >$@
+
+ifneq ($(filter $(PLUGIN),$(MAKECMDGOALS)),)
+include build/plugin/headers.mk
+endif
+
+build/plugin/%.o: plugin/mariadb/%.cc build/plugin/headers.mk
+	@echo "  c++   $<"
+	@$(CXX) $(CXXFLAGS) $(HEADER_FLAGS) -MMD -MP -c $< -o $@
+
+$(PLUGIN): $(OBJECTS) $(CORE) build/plugin/exports.map
+	@echo "  link  $@"
+	@$(CXX) $(LDFLAGS) -o $@.new $(OBJECTS) $(CORE) $(LDLIBS) && mv $@.new $@
+
+-include $(OBJECTS:.o=.d)
+
+## run: build, (re)start the private server with the plugin, say how to connect
+run: plugin
+	@scripts/server restart $(ARGS)
+
+## stop: stop the private server
+stop:
+	@scripts/server stop
+
+## env: print shell lines that put the private server's programs on your PATH: eval "$(make -s env)"
+env:
+	@echo 'export MARIADB_PREFIX="$(MARIADB_PREFIX)"'
+	@echo 'export PLUGIN_DIR="$(MARIADB_PREFIX)/lib/mysql/plugin"'
+	@echo 'export PATH="$(VENV):$(MARIADB_PREFIX)/bin:$(MARIADB_PREFIX)/sbin:$$PATH"'
+	@scripts/server env
+
+## test: everything that must pass before a change goes in (about 25 minutes on two cores)
+test: plugin
+	@$(VENV)/python scripts/run_tests.py $(ARGS)
+
+## test-long: the same with the server's whole suites and long random runs
+test-long: plugin
+	@$(VENV)/python scripts/run_tests.py --long $(ARGS)
+
+## bench: compare with the engines of the same server
+bench: plugin
+	@bench/run $(ARGS)
+
+## lint: formatting, clippy, licences and the house rules
+lint: setup
+	@cargo fmt --all --check
+	@cargo clippy --quiet --workspace --all-targets -- -D warnings
+	@$(VENV)/clang-format --dry-run -Werror $(wildcard plugin/mariadb/*.cc plugin/mariadb/*.h crates/capi/include/*.h crates/capi/tests/*.c)
+	@PATH="$(VENV):$$PATH" cargo deny --offline --log-level error --manifest-path crates/capi/Cargo.toml check licenses bans sources
+	@$(VENV)/python scripts/tidy.py
+
+## clean: remove what was built; the private server and its data stay (remove build/ for those)
+clean:
+	@scripts/server stop --quiet || true
+	@rm -rf build/plugin $(PLUGIN)
+	@cargo clean --quiet
