@@ -107,7 +107,7 @@ lint: setup
 	@cargo fmt --all --check
 	@cargo clippy --quiet --workspace --all-targets -- -D warnings
 	@$(VENV)/clang-format --dry-run -Werror $(wildcard plugin/mariadb/*.cc plugin/mariadb/*.h crates/capi/include/*.h crates/capi/tests/*.c)
-	@PATH="$(VENV):$$PATH" cargo deny --offline --log-level error --manifest-path crates/capi/Cargo.toml check licenses bans sources
+	@scripts/licences.py
 	@$(VENV)/python scripts/tidy.py
 
 ## clean: remove what was built; the private server and its data stay (remove build/ for those)
