@@ -1,0 +1,35 @@
+//! Transactions as pure state: ids and states, snapshots, visibility, waiting, locks. No I/O, no clock, no threads.
+//!
+//! Why it exists: whatever readers and writers must agree on is decided here, in code that can be tried in every
+//! small state and every interleaving; the engine adds the log, the rows and the blocking.
+//! State: docs/transactions.md, with the rules T1 to T18 that assertions and tests cite.
+//! Rules: all of T1 to T18.
+//! Latches and I/O: the latches named in each module, never across a lock wait; no I/O.
+//! After a crash: `TxnTable::restore`, and table locks taken again for prepared transactions.
+//!
+//! | module | answers |
+//! |---|---|
+//! | `txn_table`, `low_water`, `image` | what became of transaction n? |
+//! | `snapshots` | who reads as of when, and what may be forgotten? |
+//! | `visibility` | does this viewer see this version? |
+
+mod directory;
+mod epoch_cell;
+mod exceptions;
+mod image;
+mod low_water;
+mod snapshots;
+mod status;
+mod sync;
+mod txn_table;
+mod visibility;
+mod void_ranges;
+
+pub use image::{EndedAs, RestoredTxn, TxnTableImage};
+pub use low_water::LowWaterStep;
+pub use snapshots::{LiveSnapshots, Snapshot};
+pub use status::{Standing, TxnStatus};
+pub use txn_table::TxnTable;
+pub use visibility::{
+    EventDecision, IndexEvent, ReadMode, Sign, Stamp, Verdict, Viewer, decide_events, judge,
+};

@@ -1,0 +1,162 @@
+//! Snapshots: who reads as of which commit timestamp, and the oldest of them, the horizon.
+//!
+//! Why it exists: whatever a live snapshot may still ask for must not be freed or forgotten. A latch around a list
+//! would make every statement of every session meet there.
+//! State: an array of slots, one cache line each, 0 = free, else timestamp + 1; blocks of slots are added when all
+//! are taken and live as long as the registry. `frontier` is the published timestamp at the newest scan.
+//! Rules: T4 (register, fence, validate).
+//! Latches and I/O: none; registering is one store, one fence, one load in the usual case.
+//! After a crash: no snapshot survives.
+
+use std::cell::Cell;
+use std::sync::{Arc, OnceLock};
+
+use pbxt_base::ids::CommitTs;
+use pbxt_base::invariant;
+
+use crate::sync::{AtomicU64, Ordering, OwnLine, fence};
+
+#[cfg(not(loom))]
+const SLOTS_PER_BLOCK: usize = 64;
+#[cfg(loom)]
+const SLOTS_PER_BLOCK: usize = 2;
+
+const FREE: u64 = 0;
+
+type Slot = Arc<OwnLine<AtomicU64>>;
+
+#[derive(Debug)]
+struct Block {
+    slots: [Slot; SLOTS_PER_BLOCK],
+    next: OnceLock<Box<Block>>,
+}
+
+impl Block {
+    fn new() -> Self {
+        Block { slots: std::array::from_fn(|_| Arc::new(OwnLine(AtomicU64::new(FREE)))), next: OnceLock::new() }
+    }
+}
+
+/// All live snapshots of a database.
+#[derive(Debug)]
+pub(crate) struct SnapshotRegistry {
+    frontier: OwnLine<AtomicU64>,
+    first: Block,
+}
+
+/// A registered snapshot: sees what committed at or before its timestamp. Dropping it lets the horizon pass.
+#[derive(Debug)]
+pub struct Snapshot {
+    ts: CommitTs,
+    slot: Slot,
+}
+
+impl Snapshot {
+    /// The newest commit timestamp this snapshot sees.
+    pub fn ts(&self) -> CommitTs {
+        self.ts
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.slot.0.store(FREE, Ordering::Release);
+    }
+}
+
+/// One look at all live snapshots. It may be kept: a later snapshot is never older than `frontier`, so decisions
+/// taken from an old look are careful, never wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSnapshots {
+    /// Timestamps of live snapshots, ascending, without repetition.
+    ts: Vec<CommitTs>,
+    /// The published timestamp when the look began.
+    frontier: CommitTs,
+}
+
+impl LiveSnapshots {
+    /// The oldest timestamp any live or future snapshot can have: what committed at or before it is seen by all.
+    pub fn horizon(&self) -> CommitTs {
+        self.ts.first().map_or(self.frontier, |oldest| self.frontier.min(*oldest))
+    }
+
+    /// Every snapshot registered after this look has at least this timestamp.
+    pub fn frontier(&self) -> CommitTs {
+        self.frontier
+    }
+
+    /// The live timestamps, ascending, without repetition.
+    pub fn timestamps(&self) -> &[CommitTs] {
+        &self.ts
+    }
+
+    /// The class of a commit timestamp: timestamps of one class are told apart by no live and no future snapshot, and
+    /// class 0 is seen by all of them (rule T6). `None` beyond the frontier, where later snapshots may lie.
+    pub fn class_of(&self, ts: CommitTs) -> Option<usize> {
+        (ts <= self.frontier).then(|| self.ts.partition_point(|live| *live < ts))
+    }
+}
+
+impl SnapshotRegistry {
+    pub(crate) fn new(published: CommitTs) -> Self {
+        SnapshotRegistry { frontier: OwnLine(AtomicU64::new(published.raw())), first: Block::new() }
+    }
+
+    /// Registers a snapshot at the published timestamp. Rule T4: the slot is stored, then the frontier is read; a
+    /// scan stores the frontier, then reads the slots. With a fence between on both sides at least one sees the
+    /// other, so a snapshot a scan has missed is never older than that scan's frontier.
+    pub(crate) fn register(&self, published: &AtomicU64) -> Snapshot {
+        let mut ts = published.load(Ordering::Acquire);
+        let slot = self.claim(ts + 1);
+        loop {
+            fence(Ordering::SeqCst);
+            if self.frontier.0.load(Ordering::Relaxed) <= ts {
+                return Snapshot { ts: CommitTs::new(ts), slot };
+            }
+            let newer = published.load(Ordering::Acquire);
+            invariant!(newer > ts, "T4: the frontier is never ahead of the published timestamp");
+            ts = newer;
+            slot.0.store(ts + 1, Ordering::Release);
+        }
+    }
+
+    /// Takes a free slot, starting where this thread found one last time.
+    fn claim(&self, content: u64) -> Slot {
+        let start = START.with(Cell::get);
+        let mut block = &self.first;
+        loop {
+            for step in 0..SLOTS_PER_BLOCK {
+                let at = (start + step) % SLOTS_PER_BLOCK;
+                let Some(slot) = block.slots.get(at) else { continue };
+                let free = slot.0.load(Ordering::Relaxed) == FREE;
+                if free && slot.0.compare_exchange(FREE, content, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    START.with(|hint| hint.set(at));
+                    return Arc::clone(slot);
+                }
+            }
+            block = block.next.get_or_init(|| Box::new(Block::new()));
+        }
+    }
+
+    /// Looks at all live snapshots.
+    pub(crate) fn scan(&self, published: &AtomicU64) -> LiveSnapshots {
+        let frontier = published.load(Ordering::Acquire);
+        self.frontier.0.fetch_max(frontier, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        let mut ts = Vec::new();
+        let mut block = Some(&self.first);
+        while let Some(current) = block {
+            let taken = current.slots.iter().map(|slot| slot.0.load(Ordering::Acquire));
+            ts.extend(taken.filter(|content| *content != FREE).map(|content| CommitTs::new(content - 1)));
+            block = current.next.get().map(AsRef::as_ref);
+        }
+        ts.sort_unstable();
+        ts.dedup();
+        LiveSnapshots { ts, frontier: CommitTs::new(frontier) }
+    }
+}
+
+thread_local! {
+    /// Where this thread found a free slot last: threads settle on slots of their own.
+    static START: Cell<usize> = const { Cell::new(0) };
+}
