@@ -1,0 +1,106 @@
+//! Error: what can go wrong with files, formats and the disk, in sentences that say what, where and what to do.
+//!
+//! Rules: F5 damage names file, offset, what was expected and what was found; nothing is guessed past it.
+
+use std::io;
+
+/// Result of the lower floors.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure of the storage floors.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    #[error("cannot {op} '{file}': {source}")]
+    Io {
+        /// File or directory.
+        file: String,
+        /// What was tried, as a verb.
+        op: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Bytes are not what was written.
+    #[error("'{file}' is damaged at offset {offset}: expected {expected}, found {found}; restore it from a backup")]
+    Corrupt {
+        /// File.
+        file: String,
+        /// Byte offset.
+        offset: u64,
+        /// What had to be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// The disk is full.
+    #[error("no space left for {what}: free some space and try again")]
+    NoSpace {
+        /// What needed the space.
+        what: String,
+    },
+    /// A write or sync failed earlier.
+    #[error("the database is read-only since a disk failure ({reason}): check the disk, then restart")]
+    Poisoned {
+        /// The first failure.
+        reason: String,
+    },
+    /// Written by another format version.
+    #[error("'{file}' has format version {found}, this program reads version {expected}: use a matching PBXT version")]
+    WrongVersion {
+        /// File.
+        file: String,
+        /// Version found.
+        found: u32,
+        /// Version of this program.
+        expected: u32,
+    },
+    /// Another process has the directory open.
+    #[error("'{path}' is in use by {holder}: stop it first, or use another directory")]
+    Locked {
+        /// Lock file.
+        path: String,
+        /// Who holds it.
+        holder: String,
+    },
+    /// The directory or file cannot be written.
+    #[error("'{path}' cannot be written: make it writable for this user, or open read-only")]
+    ReadOnlyMedia {
+        /// Path.
+        path: String,
+    },
+    /// Something is larger than a limit.
+    #[error("{what} takes {bytes} bytes, over the limit of {limit}")]
+    TooLarge {
+        /// What.
+        what: &'static str,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The directory holds something else.
+    #[error("'{path}' is not a PBXT database: {why}")]
+    NotADatabase {
+        /// Path.
+        path: String,
+        /// What speaks against it.
+        why: String,
+    },
+    /// The database was closed.
+    #[error("the database is closed")]
+    Closed,
+}
+
+impl Error {
+    /// The same error, naming `file` where it had no name yet.
+    #[must_use]
+    pub fn in_file(self, name: &str) -> Self {
+        match self {
+            Self::Corrupt { file, offset, expected, found } if file.is_empty() => {
+                Self::Corrupt { file: name.to_owned(), offset, expected, found }
+            }
+            other => other,
+        }
+    }
+}

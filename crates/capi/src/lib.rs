@@ -1,0 +1,1 @@
+//! The C interface of PBXT; see include/pbxt.h.

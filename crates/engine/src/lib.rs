@@ -1,0 +1,1 @@
+//! PBXT: a write-once, log-structured, multi-version transactional storage engine.
