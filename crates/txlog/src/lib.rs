@@ -1,0 +1,26 @@
+//! The hot log of PBXT: where every row version, every commit and every change of the catalog is written, once.
+//!
+//! Why it exists:    the log is the only thing written synchronously, and until the compactor moves a version it is also
+//!                   that version's home. So it is a group-commit log and a row store in one: its chunks are the unit of
+//!                   buffering, of writing and of caching.
+//! Format / state:   docs/format-log.md; records in `record`, `row_record`, `key_image`, `end_record`, `other_record`.
+//! Rules:            D1.. in docs/durability.md.
+//! After a crash:    `scan` finds the end of the log by docs/durability.md; the log continues in a new segment.
+
+mod dump;
+mod end_record;
+mod key_image;
+mod other_record;
+mod record;
+mod row_record;
+
+pub use end_record::{
+    CountDelta, EndRecord, EndRef, Outcome, PrepareRecord, PrepareRef, RollbackToRecord, RollbackToRef,
+    VoidRange, XID_BYTES_MAX,
+};
+pub use key_image::{KeyImage, KeyImageBuf, KeyImages, Sign};
+pub use other_record::{AutoIncRecord, AutoIncRef, CatalogRecord, CatalogRef};
+pub use record::{
+    RECORD_ALIGN, RECORD_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordFault, RecordKind, RecordRef,
+};
+pub use row_record::{RowKind, RowRecord, RowRef};
