@@ -1,0 +1,41 @@
+//! Rows and keys as bytes: turns a host's record buffer into row payloads and index key images, and back.
+//!
+//! Why it exists:    the core knows no SQL. A host (database server, embedding program) describes once where its columns sit and
+//!                   how each index part orders; everything else in the engine then moves opaque payloads and compares
+//!                   keys with memcmp, also where the host is absent (recovery, merges, replicas).
+//! Format / state:   docs/format-rows.md; a `Schema` and a `KeySpec` are kept in the catalog, a `HostLayout` is not.
+//! Rules:            F20 - F29 (docs/format-rows.md). Decoding is total: any bytes give a value or `Error::Corrupt`.
+//! Latches and I/O:  none; no threads, no clock. Callbacks to the host (`Weigher`) and for large values (`BlobSink`) run on
+//!                   the calling thread.
+//! After a crash:    nothing; keys whose weights only the host can compute are logged, never recomputed.
+//!
+//! Column numbers are the host's own, everywhere: a schema has one entry per host column, virtual ones included.
+
+mod blob;
+mod codec;
+mod columns;
+mod error;
+mod fields;
+mod host;
+mod image;
+mod key_maker;
+mod key_spec;
+mod payload;
+mod payload_key;
+mod program;
+mod restore;
+mod row_view;
+mod schema;
+mod weights;
+
+pub use blob::{BlobRef, BlobSink, External, InlineArena, LargeValue, Limits, NoBlobs};
+pub use codec::{Projection, RowCodec};
+pub use columns::ColumnSet;
+pub use error::{Error, Result};
+pub use host::{HostColumn, HostKind, HostLayout, HostRecord};
+pub use key_maker::KeyMaker;
+pub use key_spec::{KeyEncoding, KeyPart, KeySpec, WeightScheme};
+pub use payload_key::PayloadKeyMaker;
+pub use row_view::{RowBuilder, RowView, Value};
+pub use schema::{Column, ColumnKind, Schema};
+pub use weights::{NoWeigher, Weigher};
