@@ -35,7 +35,9 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn new() -> Self {
-        Page { words: (0..PAGE_SLOTS).map(|_| AtomicU64::new(Word::NEW.0)).collect() }
+        Page {
+            words: (0..PAGE_SLOTS).map(|_| AtomicU64::new(Word::NEW.0)).collect(),
+        }
     }
 
     pub(crate) fn slot(&self, id: TxnId) -> &AtomicU64 {

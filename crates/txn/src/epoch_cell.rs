@@ -16,7 +16,9 @@ pub(crate) struct EpochCell<T> {
 
 impl<T: Send + Sync + 'static> EpochCell<T> {
     pub(crate) fn new(value: T) -> Self {
-        EpochCell { pointer: Atomic::new(value) }
+        EpochCell {
+            pointer: Atomic::new(value),
+        }
     }
 
     pub(crate) fn load<'a>(&'a self, guard: &'a Guard) -> &'a T {

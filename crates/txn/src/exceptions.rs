@@ -31,7 +31,13 @@ pub(crate) struct ExceptionSet {
 }
 
 fn build(words: &[(TxnId, Word)]) -> Arc<[Entry]> {
-    words.iter().map(|(id, word)| Entry { id: *id, word: AtomicU64::new(word.0) }).collect()
+    words
+        .iter()
+        .map(|(id, word)| Entry {
+            id: *id,
+            word: AtomicU64::new(word.0),
+        })
+        .collect()
 }
 
 fn first_id(chunk: &[Entry]) -> TxnId {
@@ -39,13 +45,17 @@ fn first_id(chunk: &[Entry]) -> TxnId {
 }
 
 fn copy(chunk: &[Entry]) -> impl Iterator<Item = (TxnId, Word)> + '_ {
-    chunk.iter().map(|entry| (entry.id, Word(entry.word.load(Ordering::Acquire))))
+    chunk
+        .iter()
+        .map(|entry| (entry.id, Word(entry.word.load(Ordering::Acquire))))
 }
 
 impl ExceptionSet {
     /// From entries sorted by id.
     pub(crate) fn new(words: &[(TxnId, Word)]) -> Self {
-        ExceptionSet { chunks: words.chunks(CHUNK_ENTRIES).map(build).collect() }
+        ExceptionSet {
+            chunks: words.chunks(CHUNK_ENTRIES).map(build).collect(),
+        }
     }
 
     pub(crate) fn find(&self, id: TxnId) -> Option<&AtomicU64> {
@@ -65,11 +75,24 @@ impl ExceptionSet {
 
     /// Adds entries sorted by id, all greater than those in the set.
     pub(crate) fn append(&mut self, words: &[(TxnId, Word)]) {
-        let Some((smallest, _)) = words.first() else { return };
-        let last = self.chunks.last().and_then(|chunk| chunk.last()).map(|entry| entry.id);
-        invariant!(last.is_none_or(|id| id < *smallest), "T5: the low-water mark only rises");
+        let Some((smallest, _)) = words.first() else {
+            return;
+        };
+        let last = self
+            .chunks
+            .last()
+            .and_then(|chunk| chunk.last())
+            .map(|entry| entry.id);
+        invariant!(
+            last.is_none_or(|id| id < *smallest),
+            "T5: the low-water mark only rises"
+        );
         let mut tail = Vec::with_capacity(words.len() + CHUNK_ENTRIES);
-        if self.chunks.last().is_some_and(|chunk| chunk.len() < CHUNK_ENTRIES) {
+        if self
+            .chunks
+            .last()
+            .is_some_and(|chunk| chunk.len() < CHUNK_ENTRIES)
+        {
             tail.extend(self.chunks.pop().iter().flat_map(|chunk| copy(chunk)));
         }
         tail.extend_from_slice(words);

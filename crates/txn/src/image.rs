@@ -5,16 +5,13 @@
 //! State: next id, last commit timestamp, and every transaction that is not plainly committed. Its bytes on disk
 //! belong to the checkpoint.
 //! Rules: T12 (what is not listed is settled).
-//! Latches and I/O: `TxnTable::image` reads under the core latch, so an image never holds a timestamp whose END is
-//! not reserved, nor misses one that is.
+//! Latches and I/O: none; inspect.rs makes the image of a live table.
 
 use std::ops::Range;
 
 use pbxt_base::ids::{CommitTs, Lsn, TxnId};
 
-use crate::directory::PAGE_SLOTS;
-use crate::status::{TxnStatus, Word};
-use crate::txn_table::TxnTable;
+use crate::status::Word;
 
 /// How a transaction stands that is not settled when a table is restored. An active one does not exist: without
 /// PREPARE or END it is aborted.
@@ -46,7 +43,11 @@ impl RestoredTxn {
             EndedAs::Aborted => Word::NEW.aborted(),
             EndedAs::Committed(ts) => Word::NEW.committed(ts),
         };
-        if self.voids.is_empty() { word } else { word.with_void() }
+        if self.voids.is_empty() {
+            word
+        } else {
+            word.with_void()
+        }
     }
 }
 
@@ -59,39 +60,4 @@ pub struct TxnTableImage {
     pub last_ts: CommitTs,
     /// Every transaction below `next` that is not plainly committed, in any order.
     pub exceptions: Vec<RestoredTxn>,
-}
-
-impl TxnTable {
-    /// The image of this moment. Active transactions are listed as aborted, which they are unless the log beyond this
-    /// moment says otherwise.
-    pub fn image(&self) -> TxnTableImage {
-        let guard = crossbeam_epoch::pin();
-        let core = self.core.lock();
-        let directory = self.directory.load(&guard);
-        let next = self.next_id();
-        let slots = (directory.first_page..).zip(&directory.pages).flat_map(|(number, page)| page.words(number));
-        let begun = slots.filter(|(id, _)| id.raw() > 0 && *id < next);
-        let listed = directory.exceptions.iter().chain(begun).filter(|(_, word)| word.plain_commit().is_none());
-        let exceptions = listed.map(|(id, word)| self.restored(id, word)).collect();
-        TxnTableImage { next, last_ts: core.last_ts, exceptions }
-    }
-
-    fn restored(&self, id: TxnId, word: Word) -> RestoredTxn {
-        let ended = match word.status() {
-            TxnStatus::Prepared => EndedAs::Prepared,
-            TxnStatus::Committed(ts) => EndedAs::Committed(ts),
-            TxnStatus::Active | TxnStatus::Aborted | TxnStatus::Settled => EndedAs::Aborted,
-        };
-        let voids = if word.has_void() { self.voids.of(id) } else { Vec::new() };
-        RestoredTxn { id, ended, voids }
-    }
-
-    /// Bytes held for slots and exceptions, for status reports.
-    pub fn memory_bytes(&self) -> u64 {
-        let guard = crossbeam_epoch::pin();
-        let directory = self.directory.load(&guard);
-        let slots = directory.pages.len() as u64 * PAGE_SLOTS * 8;
-        let entries = directory.exceptions.len() as u64 * 16;
-        slots + entries + directory.ranges.len() as u64 * 24
-    }
 }

@@ -47,13 +47,23 @@ impl TxnTable {
         for page in next.pages.drain(..leaving) {
             let split = split_page(next.first_page, &page, live);
             ranges.extend(split.range);
-            core.late.extend(split.exceptions.iter().filter(|(_, word)| may_join(*word)).map(|(id, _)| *id));
+            core.late.extend(
+                split
+                    .exceptions
+                    .iter()
+                    .filter(|(_, word)| word.may_join())
+                    .map(|(id, _)| *id),
+            );
             next.exceptions.append(&split.exceptions);
             next.first_page += 1;
         }
         let ranges = merge_ranges(&ranges, live);
         let joined = join_late(&mut core, &next, &ranges, live);
-        let step = LowWaterStep { mark: next.low_water(), pages_freed: leaving, more: ready > leaving };
+        let step = LowWaterStep {
+            mark: next.low_water(),
+            pages_freed: leaving,
+            more: ready > leaving,
+        };
         if leaving > 0 || !joined.is_empty() || *ranges != *current.ranges {
             next.exceptions.remove(&joined);
             next.ranges = ranges.into();
@@ -75,9 +85,14 @@ impl TxnTable {
         if page_of(id) >= current.first_page {
             return false;
         }
-        let Some(slot) = current.exceptions.find(id) else { return true };
+        let Some(slot) = current.exceptions.find(id) else {
+            return true;
+        };
         let word = Word(slot.load(Ordering::Acquire));
-        invariant!(!word.is_unfinished(), "T5: an unfinished transaction leaves traces until it has ended");
+        invariant!(
+            !word.is_unfinished(),
+            "T5: an unfinished transaction leaves traces until it has ended"
+        );
         if word.without_void().plain_commit().is_some() {
             slot.store(word.without_void().0, Ordering::Release);
             core.late.insert(id);
@@ -94,19 +109,19 @@ impl TxnTable {
     fn count_ready(&self, directory: &Directory, live: &LiveSnapshots) -> usize {
         let full = (self.next_id().raw() / PAGE_SLOTS).saturating_sub(directory.first_page) as usize;
         let old_enough = |page: &Page, number: u64| {
-            page.words(number).all(|(_, word)| word.plain_commit().is_none_or(|ts| live.class_of(ts).is_some()))
+            page.words(number)
+                .all(|(_, word)| word.plain_commit().is_none_or(|ts| live.class_of(ts).is_some()))
         };
         let candidates = (directory.first_page..).zip(directory.pages.iter().take(full));
-        candidates.take(PAGES_PER_STEP + 1).take_while(|(number, page)| old_enough(page, *number)).count()
+        candidates
+            .take(PAGES_PER_STEP + 1)
+            .take_while(|(number, page)| old_enough(page, *number))
+            .count()
     }
 }
 
 /// The class of timestamps that every live and future snapshot sees.
 const SETTLED_CLASS: Option<usize> = Some(0);
-
-pub(crate) fn may_join(word: Word) -> bool {
-    word.is_unfinished() || word.plain_commit().is_some()
-}
 
 struct SplitPage {
     range: Option<CommitRange>,
@@ -122,17 +137,29 @@ fn split_page(number: u64, page: &Page, live: &LiveSnapshots) -> SplitPage {
         *greatest = ts.max(*greatest);
     }
     let winner = classes.iter().max_by_key(|(_, (count, _))| *count);
-    let (class, ts) = winner.map_or((SETTLED_CLASS, CommitTs::new(0)), |(class, (_, ts))| (*class, *ts));
+    let (class, ts) = winner.map_or((SETTLED_CLASS, CommitTs::new(0)), |(class, (_, ts))| {
+        (*class, *ts)
+    });
     let shares = |word: Word| word.plain_commit().is_some_and(|ts| live.class_of(ts) == class);
-    let exceptions = page.words(number).filter(|(id, word)| id.raw() > 0 && !shares(*word)).collect();
-    let range = (class != SETTLED_CLASS).then_some(CommitRange { first_page: number, end_page: number + 1, ts });
+    let exceptions = page
+        .words(number)
+        .filter(|(id, word)| id.raw() > 0 && !shares(*word))
+        .collect();
+    let range = (class != SETTLED_CLASS).then_some(CommitRange {
+        first_page: number,
+        end_page: number + 1,
+        ts,
+    });
     SplitPage { range, exceptions }
 }
 
 /// Melts neighbouring ranges no snapshot tells apart and drops those that everybody sees.
 fn merge_ranges(ranges: &[CommitRange], live: &LiveSnapshots) -> Vec<CommitRange> {
     let mut merged: Vec<CommitRange> = Vec::new();
-    for range in ranges.iter().filter(|range| live.class_of(range.ts) != SETTLED_CLASS) {
+    for range in ranges
+        .iter()
+        .filter(|range| live.class_of(range.ts) != SETTLED_CLASS)
+    {
         match merged.last_mut() {
             Some(last) if last.end_page == range.first_page && same_class(live, last.ts, range.ts) => {
                 last.end_page = range.end_page;
@@ -152,9 +179,13 @@ fn same_class(live: &LiveSnapshots, one: CommitTs, other: CommitTs) -> bool {
 fn join_late(core: &mut Core, next: &Directory, ranges: &[CommitRange], live: &LiveSnapshots) -> Vec<TxnId> {
     let mut joined = Vec::new();
     core.late.retain(|id| {
-        let Some(slot) = next.exceptions.find(*id) else { return false };
+        let Some(slot) = next.exceptions.find(*id) else {
+            return false;
+        };
         let word = Word(slot.load(Ordering::Acquire));
-        let Some(ts) = word.plain_commit() else { return word.is_unfinished() };
+        let Some(ts) = word.plain_commit() else {
+            return word.is_unfinished();
+        };
         let joins = match shared_ts(ranges, page_of(*id)) {
             Some(shared) => same_class(live, ts, shared),
             None => live.class_of(ts) == SETTLED_CLASS,

@@ -33,7 +33,10 @@ struct Block {
 
 impl Block {
     fn new() -> Self {
-        Block { slots: std::array::from_fn(|_| Arc::new(OwnLine(AtomicU64::new(FREE)))), next: OnceLock::new() }
+        Block {
+            slots: std::array::from_fn(|_| Arc::new(OwnLine(AtomicU64::new(FREE)))),
+            next: OnceLock::new(),
+        }
     }
 }
 
@@ -77,7 +80,9 @@ pub struct LiveSnapshots {
 impl LiveSnapshots {
     /// The oldest timestamp any live or future snapshot can have: what committed at or before it is seen by all.
     pub fn horizon(&self) -> CommitTs {
-        self.ts.first().map_or(self.frontier, |oldest| self.frontier.min(*oldest))
+        self.ts
+            .first()
+            .map_or(self.frontier, |oldest| self.frontier.min(*oldest))
     }
 
     /// Every snapshot registered after this look has at least this timestamp.
@@ -99,7 +104,10 @@ impl LiveSnapshots {
 
 impl SnapshotRegistry {
     pub(crate) fn new(published: CommitTs) -> Self {
-        SnapshotRegistry { frontier: OwnLine(AtomicU64::new(published.raw())), first: Block::new() }
+        SnapshotRegistry {
+            frontier: OwnLine(AtomicU64::new(published.raw())),
+            first: Block::new(),
+        }
     }
 
     /// Registers a snapshot at the published timestamp. Rule T4: the slot is stored, then the frontier is read; a
@@ -111,10 +119,16 @@ impl SnapshotRegistry {
         loop {
             fence(Ordering::SeqCst);
             if self.frontier.0.load(Ordering::Relaxed) <= ts {
-                return Snapshot { ts: CommitTs::new(ts), slot };
+                return Snapshot {
+                    ts: CommitTs::new(ts),
+                    slot,
+                };
             }
             let newer = published.load(Ordering::Acquire);
-            invariant!(newer > ts, "T4: the frontier is never ahead of the published timestamp");
+            invariant!(
+                newer > ts,
+                "T4: the frontier is never ahead of the published timestamp"
+            );
             ts = newer;
             slot.0.store(ts + 1, Ordering::Release);
         }
@@ -129,7 +143,12 @@ impl SnapshotRegistry {
                 let at = (start + step) % SLOTS_PER_BLOCK;
                 let Some(slot) = block.slots.get(at) else { continue };
                 let free = slot.0.load(Ordering::Relaxed) == FREE;
-                if free && slot.0.compare_exchange(FREE, content, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                if free
+                    && slot
+                        .0
+                        .compare_exchange(FREE, content, Ordering::AcqRel, Ordering::Relaxed)
+                        .is_ok()
+                {
                     START.with(|hint| hint.set(at));
                     return Arc::clone(slot);
                 }
@@ -147,12 +166,19 @@ impl SnapshotRegistry {
         let mut block = Some(&self.first);
         while let Some(current) = block {
             let taken = current.slots.iter().map(|slot| slot.0.load(Ordering::Acquire));
-            ts.extend(taken.filter(|content| *content != FREE).map(|content| CommitTs::new(content - 1)));
+            ts.extend(
+                taken
+                    .filter(|content| *content != FREE)
+                    .map(|content| CommitTs::new(content - 1)),
+            );
             block = current.next.get().map(AsRef::as_ref);
         }
         ts.sort_unstable();
         ts.dedup();
-        LiveSnapshots { ts, frontier: CommitTs::new(frontier) }
+        LiveSnapshots {
+            ts,
+            frontier: CommitTs::new(frontier),
+        }
     }
 }
 

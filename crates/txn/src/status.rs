@@ -43,7 +43,10 @@ pub struct Standing {
 
 impl Standing {
     /// A version of a settled transaction without void ranges.
-    pub const SETTLED: Standing = Standing { status: TxnStatus::Settled, void: false };
+    pub const SETTLED: Standing = Standing {
+        status: TxnStatus::Settled,
+        void: false,
+    };
 }
 
 const STATE_MASK: u64 = 0b11;
@@ -84,6 +87,11 @@ impl Word {
             TxnStatus::Committed(ts) if !self.has_void() => Some(ts),
             _ => None,
         }
+    }
+
+    /// True if the transaction may yet become settled: unfinished, or plainly committed.
+    pub(crate) fn may_join(self) -> bool {
+        self.is_unfinished() || self.plain_commit().is_some()
     }
 
     pub(crate) fn with_void(self) -> Word {

@@ -42,7 +42,9 @@ impl<T> Latch<T> {
 
     #[cfg(loom)]
     pub(crate) fn lock(&self) -> LatchGuard<'_, T> {
-        self.inner.lock().expect("no closure run under a latch panics in a loom model")
+        self.inner
+            .lock()
+            .expect("no closure run under a latch panics in a loom model")
     }
 }
 

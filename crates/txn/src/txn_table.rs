@@ -25,7 +25,6 @@ use crate::directory::{Directory, Found, PAGE_SLOTS, Page};
 use crate::epoch_cell::EpochCell;
 use crate::exceptions::ExceptionSet;
 use crate::image::TxnTableImage;
-use crate::low_water::may_join;
 use crate::snapshots::{LiveSnapshots, Snapshot, SnapshotRegistry};
 use crate::status::{Standing, TxnStatus, Word};
 use crate::sync::{AtomicU64, Latch, Ordering, OwnLine};
@@ -71,13 +70,23 @@ impl TxnTable {
         let mut entries = image.exceptions.clone();
         entries.sort_unstable_by_key(|entry| entry.id);
         let words: Vec<(TxnId, Word)> = entries.iter().map(|entry| (entry.id, entry.word())).collect();
-        invariant!(words.iter().all(|(id, _)| *id < image.next), "T12: every restored transaction was begun");
+        invariant!(
+            words.iter().all(|(id, _)| *id < image.next),
+            "T12: every restored transaction was begun"
+        );
         let first_page = image.next.raw().div_ceil(PAGE_SLOTS);
         let voids = VoidRanges::new();
         for entry in &entries {
-            entry.voids.iter().for_each(|range| voids.add(entry.id, range.clone()));
+            entry
+                .voids
+                .iter()
+                .for_each(|range| voids.add(entry.id, range.clone()));
         }
-        let late = words.iter().filter(|(_, word)| may_join(*word)).map(|(id, _)| *id).collect();
+        let late = words
+            .iter()
+            .filter(|(_, word)| word.may_join())
+            .map(|(id, _)| *id)
+            .collect();
         let directory = Directory {
             first_page,
             pages: vec![Arc::new(Page::new())],
@@ -90,7 +99,10 @@ impl TxnTable {
             directory: EpochCell::new(directory),
             snapshots: SnapshotRegistry::new(image.last_ts),
             voids,
-            core: Latch::new(Core { last_ts: image.last_ts, late }),
+            core: Latch::new(Core {
+                last_ts: image.last_ts,
+                late,
+            }),
         }
     }
 
@@ -129,7 +141,10 @@ impl TxnTable {
     #[inline]
     pub fn standing(&self, id: TxnId, lsn: Lsn, guard: &Guard) -> Standing {
         let (status, has_void) = self.answer(id, guard);
-        Standing { status, void: has_void && self.voids.contains(id, lsn) }
+        Standing {
+            status,
+            void: has_void && self.voids.contains(id, lsn),
+        }
     }
 
     /// True if a savepoint or statement rollback of its transaction undid the version at `lsn`.
@@ -170,7 +185,10 @@ impl TxnTable {
     pub fn prepare(&self, id: TxnId) {
         let guard = crossbeam_epoch::pin();
         self.change(id, &mut self.core.lock(), &guard, |word| {
-            invariant!(word.status() == TxnStatus::Active, "T1: only an active transaction is prepared");
+            invariant!(
+                word.status() == TxnStatus::Active,
+                "T1: only an active transaction is prepared"
+            );
             word.prepared()
         });
     }
@@ -179,7 +197,10 @@ impl TxnTable {
     pub fn abort(&self, id: TxnId) {
         let guard = crossbeam_epoch::pin();
         self.change(id, &mut self.core.lock(), &guard, |word| {
-            invariant!(word.is_unfinished(), "T1: only an unfinished transaction is aborted");
+            invariant!(
+                word.is_unfinished(),
+                "T1: only an unfinished transaction is aborted"
+            );
             word.aborted()
         });
     }
@@ -198,7 +219,9 @@ impl TxnTable {
         // Pinned before the latch is taken: pinning may free memory.
         let guard = crossbeam_epoch::pin();
         let mut core = self.core.lock();
-        let Some(Found::Word(slot)) = self.directory.load(&guard).find(id) else { settled_cannot_change(id) };
+        let Some(Found::Word(slot)) = self.directory.load(&guard).find(id) else {
+            settled_cannot_change(id)
+        };
         let word = Word(slot.load(Ordering::Acquire));
         invariant!(word.is_unfinished(), "T1: only an unfinished transaction commits");
         let ts = CommitTs::new(core.last_ts.raw() + 1);
@@ -216,7 +239,10 @@ impl TxnTable {
         let mut core = self.core.lock();
         self.voids.add(id, range);
         self.change(id, &mut core, &guard, |word| {
-            invariant!(word.is_unfinished(), "T8: only an unfinished transaction rolls back to a savepoint");
+            invariant!(
+                word.is_unfinished(),
+                "T8: only an unfinished transaction rolls back to a savepoint"
+            );
             word.with_void() // T7: after the range, so that whoever sees the bit finds the range
         });
     }
@@ -264,5 +290,8 @@ fn never_begun(id: TxnId) -> ! {
 
 #[cold]
 fn settled_cannot_change(id: TxnId) -> ! {
-    panic!("T1: transaction {} ended long ago and cannot change its state", id.raw())
+    panic!(
+        "T1: transaction {} ended long ago and cannot change its state",
+        id.raw()
+    )
 }

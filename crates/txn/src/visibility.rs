@@ -50,18 +50,33 @@ impl Viewer {
 
     /// A consistent read by a cursor opened when the log ended at `cursor`.
     pub fn snapshot(snapshot: CommitTs, own: TxnId, cursor: Lsn) -> Self {
-        Viewer { snapshot, own, cursor, mode: ReadMode::Snapshot }
+        Viewer {
+            snapshot,
+            own,
+            cursor,
+            mode: ReadMode::Snapshot,
+        }
     }
 
     /// A look-up of the newest committed or own version.
     pub fn current(own: TxnId) -> Self {
-        Viewer { snapshot: CommitTs::new(0), own, cursor: Self::NO_CURSOR, mode: ReadMode::Current }
+        Viewer {
+            snapshot: CommitTs::new(0),
+            own,
+            cursor: Self::NO_CURSOR,
+            mode: ReadMode::Current,
+        }
     }
 
     /// A lock or a change of a row the caller already stands on. A scan that locks as it goes adds
     /// `with_cursor`.
     pub fn write(snapshot: CommitTs, own: TxnId, error_on_newer: bool) -> Self {
-        Viewer { snapshot, own, cursor: Self::NO_CURSOR, mode: ReadMode::Write { error_on_newer } }
+        Viewer {
+            snapshot,
+            own,
+            cursor: Self::NO_CURSOR,
+            mode: ReadMode::Write { error_on_newer },
+        }
     }
 
     /// The same viewer, blind for own versions at or beyond `cursor` (not in `Current` mode).

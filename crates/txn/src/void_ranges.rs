@@ -25,21 +25,31 @@ pub(crate) struct VoidRanges {
 
 impl VoidRanges {
     pub(crate) fn new() -> Self {
-        VoidRanges { shards: std::array::from_fn(|_| Latch::new(HashMap::new())) }
+        VoidRanges {
+            shards: std::array::from_fn(|_| Latch::new(HashMap::new())),
+        }
     }
 
     fn shard(&self, id: TxnId) -> &Latch<HashMap<TxnId, Vec<Range<Lsn>>>> {
         let at = mix(id.raw()) as usize % SHARDS;
-        self.shards.get(at).expect("rule T7: a remainder of SHARDS is below SHARDS")
+        self.shards
+            .get(at)
+            .expect("rule T7: a remainder of SHARDS is below SHARDS")
     }
 
     pub(crate) fn add(&self, id: TxnId, range: Range<Lsn>) {
-        invariant!(range.start < range.end, "T7: a void range holds at least one byte");
+        invariant!(
+            range.start < range.end,
+            "T7: a void range holds at least one byte"
+        );
         merge_into(self.shard(id).lock().entry(id).or_default(), range);
     }
 
     pub(crate) fn contains(&self, id: TxnId, lsn: Lsn) -> bool {
-        self.shard(id).lock().get(&id).is_some_and(|ranges| covers(ranges, lsn))
+        self.shard(id)
+            .lock()
+            .get(&id)
+            .is_some_and(|ranges| covers(ranges, lsn))
     }
 
     pub(crate) fn of(&self, id: TxnId) -> Vec<Range<Lsn>> {
@@ -53,7 +63,10 @@ impl VoidRanges {
 
 fn covers(ranges: &[Range<Lsn>], lsn: Lsn) -> bool {
     let after = ranges.partition_point(|range| range.start <= lsn);
-    after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|range| lsn < range.end)
+    after
+        .checked_sub(1)
+        .and_then(|at| ranges.get(at))
+        .is_some_and(|range| lsn < range.end)
 }
 
 /// Puts `new` into a sorted list of disjoint ranges and melts everything it overlaps or touches into it.
@@ -61,7 +74,9 @@ fn merge_into(ranges: &mut Vec<Range<Lsn>>, new: Range<Lsn>) {
     let first = ranges.partition_point(|range| range.end < new.start);
     let beyond = ranges.partition_point(|range| range.start <= new.end);
     let melted = ranges.get(first..beyond).unwrap_or_default();
-    let start = melted.first().map_or(new.start, |range| range.start.min(new.start));
+    let start = melted
+        .first()
+        .map_or(new.start, |range| range.start.min(new.start));
     let end = melted.last().map_or(new.end, |range| range.end.max(new.end));
     ranges.splice(first..beyond, std::iter::once(start..end));
 }

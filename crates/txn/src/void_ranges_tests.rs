@@ -16,7 +16,10 @@ fn a_range_is_half_open() {
     voids.add(id, lsn(16)..lsn(32));
     let answers: Vec<bool> = [8, 16, 24, 32].map(|at| voids.contains(id, lsn(at))).to_vec();
     assert_eq!(answers, [false, true, true, false]);
-    assert!(!voids.contains(TxnId::new(8), lsn(16)), "ranges belong to one transaction");
+    assert!(
+        !voids.contains(TxnId::new(8), lsn(16)),
+        "ranges belong to one transaction"
+    );
 }
 
 #[test]

@@ -1,0 +1,63 @@
+//! Inspect: looks at the transaction table as a whole, for checkpoints and status reports.
+//!
+//! Why it exists: everything else asks about one transaction at a time.
+//! State: none of its own.
+//! Rules: T2, T12.
+//! Latches and I/O: `image` reads under the core latch, so an image never holds a timestamp whose END is not reserved,
+//! nor misses one that is.
+
+use pbxt_base::ids::TxnId;
+
+use crate::directory::PAGE_SLOTS;
+use crate::image::{EndedAs, RestoredTxn, TxnTableImage};
+use crate::status::{TxnStatus, Word};
+use crate::txn_table::TxnTable;
+
+impl TxnTable {
+    /// The image of this moment. Active transactions are listed as aborted, which they are unless the log beyond this
+    /// moment says otherwise.
+    pub fn image(&self) -> TxnTableImage {
+        let guard = crossbeam_epoch::pin();
+        let core = self.core.lock();
+        let directory = self.directory.load(&guard);
+        let next = self.next_id();
+        let slots = (directory.first_page..)
+            .zip(&directory.pages)
+            .flat_map(|(number, page)| page.words(number));
+        let begun = slots.filter(|(id, _)| id.raw() > 0 && *id < next);
+        let listed = directory
+            .exceptions
+            .iter()
+            .chain(begun)
+            .filter(|(_, word)| word.plain_commit().is_none());
+        let exceptions = listed.map(|(id, word)| self.restored(id, word)).collect();
+        TxnTableImage {
+            next,
+            last_ts: core.last_ts,
+            exceptions,
+        }
+    }
+
+    fn restored(&self, id: TxnId, word: Word) -> RestoredTxn {
+        let ended = match word.status() {
+            TxnStatus::Prepared => EndedAs::Prepared,
+            TxnStatus::Committed(ts) => EndedAs::Committed(ts),
+            TxnStatus::Active | TxnStatus::Aborted | TxnStatus::Settled => EndedAs::Aborted,
+        };
+        let voids = if word.has_void() {
+            self.voids.of(id)
+        } else {
+            Vec::new()
+        };
+        RestoredTxn { id, ended, voids }
+    }
+
+    /// Bytes held for slots and exceptions, for status reports.
+    pub fn memory_bytes(&self) -> u64 {
+        let guard = crossbeam_epoch::pin();
+        let directory = self.directory.load(&guard);
+        let slots = directory.pages.len() as u64 * PAGE_SLOTS * 8;
+        let entries = directory.exceptions.len() as u64 * 16;
+        slots + entries + directory.ranges.len() as u64 * 24
+    }
+}
