@@ -1,0 +1,56 @@
+//! Disk and DiskFile: the contract with the medium.
+//!
+//! What the medium must guarantee (docs/durability.md): bytes written and then synced come back after a power cut; of
+//! bytes written and not synced any subset of 512-byte sectors may be there; a sector is old or new, never mixed; a
+//! file's name is there after `sync_dir`; a sync that fails is never made good by another one.
+//! Rules: P1 nothing above writes a byte range of a segment twice; implementations used in tests check it.
+
+use pbxt_base::Result;
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Held for as long as this process uses the directory.
+pub type DiskLock = Box<dyn Any + Send + Sync>;
+
+/// One directory with files under flat names.
+pub trait Disk: Send + Sync + Debug {
+    /// The directory, for messages.
+    fn location(&self) -> String;
+    /// Creates a file of `preallocate` zero bytes; fails if it exists. A full disk is `NoSpace` and leaves no file.
+    fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>>;
+    /// Opens an existing file.
+    fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>>;
+    /// Removes a file; durable after `sync_dir`.
+    fn remove(&self, name: &str) -> Result<()>;
+    /// Renames a file, replacing `to`; durable after `sync_dir`.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+    /// True if the file exists.
+    fn exists(&self, name: &str) -> Result<bool>;
+    /// All names, sorted.
+    fn list(&self) -> Result<Vec<String>>;
+    /// Makes creations, removals and renames durable.
+    fn sync_dir(&self) -> Result<()>;
+    /// Takes the exclusive lock file; `Locked` names the process that has it.
+    fn lock(&self, name: &str) -> Result<DiskLock>;
+    /// Bytes free on the medium.
+    fn free_bytes(&self) -> Result<u64>;
+}
+
+/// One open file. May be shared by threads.
+pub trait DiskFile: Send + Sync + Debug {
+    /// Name, for messages.
+    fn name(&self) -> &str;
+    /// Bytes.
+    fn len(&self) -> Result<u64>;
+    /// True if the file has no bytes.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Fills all of `buf`; a shorter file is an error.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+    /// Writes all of `buf`.
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
+    /// Makes everything written durable. Never called again after it failed.
+    fn sync_data(&self) -> Result<()>;
+}

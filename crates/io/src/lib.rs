@@ -1,0 +1,16 @@
+//! Io: the only floor that touches files, the clock and threads.
+//!
+//! Why it exists: everything above sees a disk through two small traits, so a simulated disk can lose, tear and refuse
+//! whatever a real one can, and a test can hold the clock.
+
+mod clock;
+mod disk;
+mod os_disk;
+mod poison;
+mod worker;
+
+pub use clock::{Clock, SystemClock};
+pub use disk::{Disk, DiskFile, DiskLock};
+pub use os_disk::OsDisk;
+pub use poison::Poison;
+pub use worker::{StopSignal, Worker};

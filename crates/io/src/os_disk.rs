@@ -1,0 +1,220 @@
+//! `OsDisk`: a directory of the operating system behind the `Disk` trait.
+//!
+//! Rules: every error names the file and the operation; ENOSPC and EDQUOT are `NoSpace`, EROFS, EACCES and EPERM on a
+//! write are `ReadOnlyMedia`. Preallocation is real (fallocate), so a full disk shows when a segment is made and not
+//! when a commit is written.
+//! Latches and I/O: none; `pread`, `pwrite`, `fdatasync` on shared descriptors.
+
+use crate::disk::{Disk, DiskFile, DiskLock};
+use pbxt_base::{Error, Result};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A directory of the operating system.
+#[derive(Debug)]
+pub struct OsDisk {
+    directory: PathBuf,
+}
+
+impl OsDisk {
+    /// Uses `directory`; with `create` it is made if it is missing (its parent must exist).
+    pub fn open(directory: &Path, create: bool) -> Result<Self> {
+        if create && !directory.exists() {
+            std::fs::create_dir(directory).map_err(|source| failure(directory, "create the directory", source))?;
+            let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
+            sync_directory(parent.unwrap_or(Path::new(".")))?;
+        }
+        let kind = std::fs::metadata(directory).map_err(|source| failure(directory, "open the directory", source))?;
+        if !kind.is_dir() {
+            return Err(Error::NotADatabase { path: directory.display().to_string(), why: "it is not a directory".into() });
+        }
+        Ok(Self { directory: directory.to_owned() })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+impl Disk for OsDisk {
+    fn location(&self) -> String {
+        self.directory.display().to_string()
+    }
+
+    fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
+        let path = self.path(name);
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        let file = opened.map_err(|source| failure(&path, "create", source))?;
+        if preallocate > 0 {
+            if let Err(source) = allocate(&file, preallocate) {
+                drop(file);
+                // The half-made file is of no use to anybody; if it cannot go either, start-up removes it as an orphan.
+                let _ = std::fs::remove_file(&path);
+                return Err(failure(&path, "allocate space for", source));
+            }
+        }
+        Ok(Arc::new(OsFile { name: path.display().to_string(), file }))
+    }
+
+    fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>> {
+        let path = self.path(name);
+        let opened = OpenOptions::new().read(true).write(writable).open(&path);
+        let file = opened.map_err(|source| failure(&path, "open", source))?;
+        Ok(Arc::new(OsFile { name: path.display().to_string(), file }))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let path = self.path(name);
+        std::fs::remove_file(&path).map_err(|source| failure(&path, "remove", source))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let path = self.path(from);
+        std::fs::rename(&path, self.path(to)).map_err(|source| failure(&path, "rename", source))
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        let path = self.path(name);
+        path.try_exists().map_err(|source| failure(&path, "look for", source))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let listing = |source| failure(&self.directory, "list", source);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.directory).map_err(listing)? {
+            names.push(entry.map_err(listing)?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        sync_directory(&self.directory)
+    }
+
+    fn lock(&self, name: &str) -> Result<DiskLock> {
+        let path = self.path(name);
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = opened.map_err(|source| failure(&path, "open", source))?;
+        // SAFETY: `flock` only reads the descriptor, which `file` keeps open.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            let pid = holder.trim();
+            let holder = if pid.is_empty() { "another process".to_owned() } else { format!("process {pid}") };
+            return Err(Error::Locked { path: path.display().to_string(), holder });
+        }
+        let write = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        write.map_err(|source| failure(&path, "write", source))?;
+        Ok(Box::new(file))
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        let mut name = self.directory.as_os_str().as_encoded_bytes().to_vec();
+        name.push(0);
+        // SAFETY: all-zero bytes are a valid `statvfs`.
+        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: `name` ends with a zero byte, `stat` is writable; both outlive the call.
+        if unsafe { libc::statvfs(name.as_ptr().cast(), &raw mut stat) } != 0 {
+            return Err(failure(&self.directory, "ask for the free space of", io::Error::last_os_error()));
+        }
+        Ok(stat.f_bavail * stat.f_frsize)
+    }
+}
+
+#[derive(Debug)]
+struct OsFile {
+    name: String,
+    file: File,
+}
+
+impl OsFile {
+    fn failure(&self, op: &'static str, source: io::Error) -> Error {
+        failure(Path::new(&self.name), op, source)
+    }
+}
+
+impl DiskFile for OsFile {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file.metadata().map(|metadata| metadata.len()).map_err(|source| self.failure("ask for the length of", source))
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_exact_at(buf, offset).map_err(|source| self.failure("read", source))
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.file.write_all_at(buf, offset).map_err(|source| self.failure("write", source))
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        self.file.sync_data().map_err(|source| self.failure("sync", source))
+    }
+}
+
+fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    let length = libc::off_t::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: plain system call on an open descriptor.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+fn sync_directory(path: &Path) -> Result<()> {
+    let directory = File::open(path).map_err(|source| failure(path, "open", source))?;
+    directory.sync_all().map_err(|source| failure(path, "sync", source))
+}
+
+fn failure(path: &Path, op: &'static str, source: io::Error) -> Error {
+    let file = path.display().to_string();
+    match source.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT) => Error::NoSpace { what: format!("'{file}'") },
+        Some(libc::EROFS | libc::EACCES | libc::EPERM) => Error::ReadOnlyMedia { path: file },
+        _ => Error::Io { file, op, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_come_and_go_and_errors_name_them() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let disk = OsDisk::open(&directory.path().join("db"), true).expect("a new directory");
+        let file = disk.create("a", 8192).expect("a new file");
+        assert_eq!(file.len().expect("length"), 8192);
+        file.write_at(b"hello", 100).expect("a write");
+        file.sync_data().expect("a sync");
+        let mut back = [0; 5];
+        disk.open("a", false).expect("the file").read_at(&mut back, 100).expect("a read");
+        assert_eq!(&back, b"hello");
+        assert!(disk.create("a", 0).expect_err("it exists").to_string().contains("/a'"));
+        disk.rename("a", "b").expect("a rename");
+        disk.sync_dir().expect("a directory sync");
+        assert_eq!(disk.list().expect("a listing"), ["b"]);
+        assert!(disk.free_bytes().expect("free bytes") > 0);
+        disk.remove("b").expect("a removal");
+        assert!(!disk.exists("b").expect("an answer"));
+    }
+
+    #[test]
+    fn a_second_opener_is_told_who_has_the_lock() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let disk = OsDisk::open(directory.path(), false).expect("the directory");
+        let held = disk.lock("lock").expect("the lock");
+        let refused = disk.lock("lock").expect_err("it is held").to_string();
+        assert!(refused.contains(&format!("process {}", std::process::id())), "{refused}");
+        drop(held);
+        disk.lock("lock").expect("free again");
+    }
+}

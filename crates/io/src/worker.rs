@@ -1,0 +1,137 @@
+//! Worker: a named background thread with a stop signal; a panic in it poisons the database.
+//!
+//! Why it exists: background work is a step function; the thread around it is these lines and nothing else.
+//! After a crash: nothing; what the steps do has its own rules.
+
+use crate::poison::Poison;
+use parking_lot::{Condvar, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+#[derive(Debug, Default)]
+struct Signals {
+    stop: bool,
+    wake: bool,
+}
+
+/// Tells a worker to look for work or to stop.
+#[derive(Debug, Default)]
+pub struct StopSignal {
+    signals: Mutex<Signals>,
+    changed: Condvar,
+}
+
+impl StopSignal {
+    /// Not stopped.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+
+    /// True once `stop` was called.
+    pub fn is_stopped(&self) -> bool {
+        self.signals.lock().stop
+    }
+
+    /// Wakes the worker for good.
+    pub fn stop(&self) {
+        self.signals.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    /// Wakes the worker once.
+    pub fn wake(&self) {
+        self.signals.lock().wake = true;
+        self.changed.notify_all();
+    }
+
+    /// Sleeps until woken, stopped or the time is over. False if stopped.
+    pub fn sleep(&self, at_most: Duration) -> bool {
+        let mut signals = self.signals.lock();
+        if !signals.stop && !signals.wake {
+            self.changed.wait_for(&mut signals, at_most);
+        }
+        signals.wake = false;
+        !signals.stop
+    }
+}
+
+/// A running background thread; stopped and joined when dropped.
+#[derive(Debug)]
+pub struct Worker {
+    signal: Arc<StopSignal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Runs `step` again and again, with at most `pause` between two runs, until stopped. A panic poisons.
+    pub fn spawn(name: &str, poison: Arc<Poison>, pause: Duration, mut step: impl FnMut() + Send + 'static) -> std::io::Result<Self> {
+        let signal = StopSignal::new();
+        let seen = Arc::clone(&signal);
+        let title = name.to_owned();
+        let run = move || {
+            while seen.sleep(pause) {
+                if catch_unwind(AssertUnwindSafe(&mut step)).is_err() {
+                    poison.set(format!("background thread '{title}' failed"));
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        Ok(Self { signal, thread: Some(thread) })
+    }
+
+    /// Asks for a run at once.
+    pub fn wake(&self) {
+        self.signal.wake();
+    }
+
+    /// Stops and waits for the end of the running step.
+    pub fn stop(&mut self) {
+        self.signal.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic was turned into poison inside; there is nothing left to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn a_worker_steps_and_stops() {
+        let steps = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&steps);
+        let poison = Arc::new(Poison::new());
+        let mut worker = Worker::spawn("test", poison, Duration::from_millis(1), move || {
+            seen.fetch_add(1, Ordering::Relaxed);
+        })
+        .expect("a thread");
+        while steps.load(Ordering::Relaxed) < 3 {
+            worker.wake();
+            std::thread::yield_now();
+        }
+        worker.stop();
+    }
+
+    #[test]
+    fn a_panic_in_a_step_poisons() {
+        let poison = Arc::new(Poison::new());
+        let mut worker = Worker::spawn("bad", Arc::clone(&poison), Duration::from_millis(1), || panic!("planted")).expect("a thread");
+        while !poison.is_set() {
+            std::thread::yield_now();
+        }
+        worker.stop();
+        assert!(poison.reason().expect("a reason").contains("'bad'"));
+    }
+}
