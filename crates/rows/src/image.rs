@@ -11,6 +11,7 @@
 
 use crate::error::{Error, Result};
 use crate::fields::le_uint;
+use crate::host::strip_padding;
 use crate::key_spec::{KeyEncoding, KeyPart, WeightScheme};
 use crate::schema::ColumnKind;
 use crate::weights::Weigher;
@@ -35,8 +36,8 @@ pub(crate) struct PartCode {
     pub(crate) prefix: bool,
     pub(crate) nullable: bool,
     pub(crate) descending: bool,
-    /// Fills a padded column up to `length`.
-    pub(crate) pad: u8,
+    /// Of a padded column: the byte that fills it up to `length`.
+    pub(crate) pad: Option<u8>,
     /// The host's context for its weights.
     pub(crate) context: usize,
 }
@@ -62,10 +63,9 @@ fn corrupt(offset: usize, expected: &'static str, found: u64) -> Error {
 
 impl PartCode {
     pub(crate) fn new(number: usize, part: &KeyPart, kind: ColumnKind, context: usize) -> Self {
-        let pad = if let ColumnKind::Padded { pad, .. } = kind {
-            pad
-        } else {
-            0
+        let pad = match kind {
+            ColumnKind::Padded { pad, .. } => Some(pad),
+            ColumnKind::Fixed(_) | ColumnKind::Var | ColumnKind::Virtual => None,
         };
         Self {
             number,
@@ -88,10 +88,13 @@ impl PartCode {
         }
     }
 
-    /// The bytes of a value that the image is made from.
+    /// The bytes of a value that the image is made from; without padding.
     pub(crate) fn relevant<'a>(&self, value: &'a [u8]) -> &'a [u8] {
         match self.encoding {
-            KeyEncoding::Raw => value.get(..self.length).unwrap_or(value),
+            KeyEncoding::Raw => {
+                let cut = value.get(..self.length).unwrap_or(value);
+                self.pad.map_or(cut, |pad| strip_padding(cut, pad))
+            }
             KeyEncoding::VarBinary if self.prefix => value.get(..self.length).unwrap_or(value),
             _ => value,
         }
@@ -122,9 +125,14 @@ impl PartCode {
         let width = self.length;
         match self.encoding {
             KeyEncoding::Raw => {
+                let fits = if self.prefix { value.len() >= width } else { value.len() == width };
+                let fits = fits || self.pad.is_some() && value.len() <= width;
+                if !fits {
+                    return Err(self.bad_value(value.len(), "the length of the index part"));
+                }
                 let value = self.relevant(value);
                 out.extend_from_slice(value);
-                out.resize(out.len() + width - value.len(), self.pad);
+                out.resize(out.len() + width - value.len(), self.pad.unwrap_or(0));
             }
             KeyEncoding::VarBinary => {
                 let start = out.len();
