@@ -1,0 +1,32 @@
+//! L0: the part of an index that takes inserts, a B+tree in memory with optimistic latches.
+//!
+//! Why it exists:    every index needs one mutable part that many threads write and read at once. A tree whose readers
+//!                   take latches stops at a few cores; a tree whose readers look without latches usually races with
+//!                   the writer's plain stores, which Rust forbids. Here every word that may change is an atomic and
+//!                   everything else never changes after it is published, so readers need neither latch nor luck.
+//! Format / state:   in memory only, rebuilt from the log at open; `docs/indexes.md` describes nodes and entries.
+//! Rules:            X1 to X10 of `docs/indexes.md`; assertions and tests cite them.
+//! Latches and I/O:  node latches (spinning, never held across a call out of this crate), stripe latches for unique
+//!                   claims; no I/O.
+//! After a crash:    nothing survives; the log carries every index event.
+
+mod arena;
+mod batch;
+mod body;
+mod check;
+mod entry;
+mod estimate;
+mod insert;
+mod latch;
+mod node;
+mod read;
+mod seek;
+mod stripe;
+mod sync;
+mod tree;
+
+pub use batch::Batch;
+pub use entry::{EntryRef, EntryView, KEY_BYTES_MAX, Sign};
+pub use seek::SeekPos;
+pub use stripe::{StripeGuard, StripeLatches};
+pub use tree::{KeyGroup, Tree};
