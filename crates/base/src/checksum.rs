@@ -5,11 +5,12 @@
 
 use crc_fast::{CrcAlgorithm, checksum};
 
-/// CRC-32C (Castagnoli) of `bytes`, seeded: the seed's 8 bytes are mixed in before the data.
+/// CRC-32C (Castagnoli) of `bytes`, xored with a 32-bit image of `seed`; seed 0 gives the plain CRC.
 #[inline]
 pub fn crc32c(seed: u64, bytes: &[u8]) -> u32 {
     let crc = checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32;
-    // A seed may not be folded in by linearity alone (xor would cancel), so it is multiplied into all bits first.
+    // Seeds are small neighbouring numbers; the multiplication spreads them, so that the images of two segments differ
+    // in many bits and no short error burst turns one into the other.
     let mix = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     crc ^ (mix >> 32) as u32 ^ mix as u32
 }

@@ -22,7 +22,9 @@ pub enum Error {
         source: io::Error,
     },
     /// Bytes are not what was written.
-    #[error("'{file}' is damaged at offset {offset}: expected {expected}, found {found}; restore it from a backup")]
+    #[error(
+        "'{file}' is damaged at offset {offset}: expected {expected}, found {found}; restore it from a backup"
+    )]
     Corrupt {
         /// File.
         file: String,
@@ -46,7 +48,9 @@ pub enum Error {
         reason: String,
     },
     /// Written by another format version.
-    #[error("'{file}' has format version {found}, this program reads version {expected}: use a matching PBXT version")]
+    #[error(
+        "'{file}' has format version {found}, this program reads version {expected}: use a matching PBXT version"
+    )]
     WrongVersion {
         /// File.
         file: String,
@@ -97,9 +101,17 @@ impl Error {
     #[must_use]
     pub fn in_file(self, name: &str) -> Self {
         match self {
-            Self::Corrupt { file, offset, expected, found } if file.is_empty() => {
-                Self::Corrupt { file: name.to_owned(), offset, expected, found }
-            }
+            Self::Corrupt {
+                file,
+                offset,
+                expected,
+                found,
+            } if file.is_empty() => Self::Corrupt {
+                file: name.to_owned(),
+                offset,
+                expected,
+                found,
+            },
             other => other,
         }
     }

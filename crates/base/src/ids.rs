@@ -139,13 +139,13 @@ impl Addr {
             AddrClass::Meta => 2,
             AddrClass::Blob => 3,
         };
-        Self(class << Self::CLASS_SHIFT | (segment.raw() as u64) << Self::OFFSET_BITS | offset / 8)
+        Self((class << Self::CLASS_SHIFT) | ((segment.raw() as u64) << Self::OFFSET_BITS) | (offset / 8))
     }
 
     /// The store it leads into.
     #[inline]
     pub const fn class(self) -> AddrClass {
-        match self.0 >> Self::CLASS_SHIFT & 3 {
+        match (self.0 >> Self::CLASS_SHIFT) & 3 {
             0 => AddrClass::Hot,
             1 => AddrClass::Cold,
             2 => AddrClass::Meta,
@@ -198,8 +198,11 @@ mod tests {
         assert_eq!(Addr::hot(Lsn::new(0x1_0000_0040)).raw(), 0x2000_0008);
         assert_eq!(Addr::hot(Lsn::new(0x1_0000_0040)).lsn().raw(), 0x1_0000_0040);
         let blob = Addr::in_segment(AddrClass::Blob, SegmentId::new(7), 4096);
-        assert_eq!(blob.raw(), 3 << 56 | 7 << 27 | 512);
-        assert_eq!((blob.class(), blob.segment(), blob.offset()), (AddrClass::Blob, SegmentId::new(7), 4096));
+        assert_eq!(blob.raw(), (3 << 56) | (7 << 27) | 512);
+        assert_eq!(
+            (blob.class(), blob.segment(), blob.offset()),
+            (AddrClass::Blob, SegmentId::new(7), 4096)
+        );
         assert_eq!(Addr::BASE.raw(), (1 << 58) - 1);
     }
 }

@@ -24,6 +24,9 @@ pub const INDEXES_MAX: usize = 128;
 pub const XID_BYTES_MAX: usize = 255;
 
 const _: () = assert!(HOT_SEGMENT_BYTES.is_multiple_of(CHUNK_BYTES));
-const _: () = assert!(PAYLOAD_BYTES_MAX * 4 < CHUNK_BYTES as usize, "a chunk holds several of the longest rows");
+const _: () = assert!(
+    PAYLOAD_BYTES_MAX * 4 < CHUNK_BYTES as usize,
+    "a chunk holds several of the longest rows"
+);
 const _: () = assert!(BLOB_BYTES_MIN < PAYLOAD_BYTES_MAX);
 const _: () = assert!(SECTOR_BYTES.is_multiple_of(LOG_ALIGN));

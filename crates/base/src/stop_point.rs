@@ -57,7 +57,10 @@ mod active {
     /// Called by `stop_point!`.
     pub fn reach(name: &'static str) {
         assert!(super::NAMES.contains(&name), "stop point '{name}' is not listed");
-        let hook = HOOK.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let hook = HOOK
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
         if let Some(hook) = hook {
             hook(name);
         }

@@ -20,7 +20,9 @@ pub struct SystemClock {
 impl SystemClock {
     /// Counts milliseconds from now on.
     pub fn new() -> Self {
-        Self { started: Instant::now() }
+        Self {
+            started: Instant::now(),
+        }
     }
 }
 
@@ -36,6 +38,8 @@ impl Clock for SystemClock {
     }
 
     fn unix_seconds(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs())
     }
 }

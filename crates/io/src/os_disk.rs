@@ -24,15 +24,22 @@ impl OsDisk {
     /// Uses `directory`; with `create` it is made if it is missing (its parent must exist).
     pub fn open(directory: &Path, create: bool) -> Result<Self> {
         if create && !directory.exists() {
-            std::fs::create_dir(directory).map_err(|source| failure(directory, "create the directory", source))?;
+            std::fs::create_dir(directory)
+                .map_err(|source| failure(directory, "create the directory", source))?;
             let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
             sync_directory(parent.unwrap_or(Path::new(".")))?;
         }
-        let kind = std::fs::metadata(directory).map_err(|source| failure(directory, "open the directory", source))?;
+        let kind = std::fs::metadata(directory)
+            .map_err(|source| failure(directory, "open the directory", source))?;
         if !kind.is_dir() {
-            return Err(Error::NotADatabase { path: directory.display().to_string(), why: "it is not a directory".into() });
+            return Err(Error::NotADatabase {
+                path: directory.display().to_string(),
+                why: "it is not a directory".into(),
+            });
         }
-        Ok(Self { directory: directory.to_owned() })
+        Ok(Self {
+            directory: directory.to_owned(),
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -47,24 +54,32 @@ impl Disk for OsDisk {
 
     fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
         let path = self.path(name);
-        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path);
         let file = opened.map_err(|source| failure(&path, "create", source))?;
-        if preallocate > 0 {
-            if let Err(source) = allocate(&file, preallocate) {
-                drop(file);
-                // The half-made file is of no use to anybody; if it cannot go either, start-up removes it as an orphan.
-                let _ = std::fs::remove_file(&path);
-                return Err(failure(&path, "allocate space for", source));
-            }
+        if let Err(source) = allocate(&file, preallocate) {
+            drop(file);
+            // The half-made file is of no use to anybody; if it cannot go either, start-up removes it as an orphan.
+            let _ = std::fs::remove_file(&path);
+            return Err(failure(&path, "allocate space for", source));
         }
-        Ok(Arc::new(OsFile { name: path.display().to_string(), file }))
+        Ok(Arc::new(OsFile {
+            name: path.display().to_string(),
+            file,
+        }))
     }
 
     fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>> {
         let path = self.path(name);
         let opened = OpenOptions::new().read(true).write(writable).open(&path);
         let file = opened.map_err(|source| failure(&path, "open", source))?;
-        Ok(Arc::new(OsFile { name: path.display().to_string(), file }))
+        Ok(Arc::new(OsFile {
+            name: path.display().to_string(),
+            file,
+        }))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -79,7 +94,8 @@ impl Disk for OsDisk {
 
     fn exists(&self, name: &str) -> Result<bool> {
         let path = self.path(name);
-        path.try_exists().map_err(|source| failure(&path, "look for", source))
+        path.try_exists()
+            .map_err(|source| failure(&path, "look for", source))
     }
 
     fn list(&self) -> Result<Vec<String>> {
@@ -98,17 +114,31 @@ impl Disk for OsDisk {
 
     fn lock(&self, name: &str) -> Result<DiskLock> {
         let path = self.path(name);
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path);
         let mut file = opened.map_err(|source| failure(&path, "open", source))?;
         // SAFETY: `flock` only reads the descriptor, which `file` keeps open.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             let mut holder = String::new();
             let _ = file.read_to_string(&mut holder);
             let pid = holder.trim();
-            let holder = if pid.is_empty() { "another process".to_owned() } else { format!("process {pid}") };
-            return Err(Error::Locked { path: path.display().to_string(), holder });
+            let holder = if pid.is_empty() {
+                "another process".to_owned()
+            } else {
+                format!("process {pid}")
+            };
+            return Err(Error::Locked {
+                path: path.display().to_string(),
+                holder,
+            });
         }
-        let write = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        let write = file
+            .set_len(0)
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
         write.map_err(|source| failure(&path, "write", source))?;
         Ok(Box::new(file))
     }
@@ -120,7 +150,11 @@ impl Disk for OsDisk {
         let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
         // SAFETY: `name` ends with a zero byte, `stat` is writable; both outlive the call.
         if unsafe { libc::statvfs(name.as_ptr().cast(), &raw mut stat) } != 0 {
-            return Err(failure(&self.directory, "ask for the free space of", io::Error::last_os_error()));
+            return Err(failure(
+                &self.directory,
+                "ask for the free space of",
+                io::Error::last_os_error(),
+            ));
         }
         Ok(stat.f_bavail * stat.f_frsize)
     }
@@ -144,40 +178,59 @@ impl DiskFile for OsFile {
     }
 
     fn len(&self) -> Result<u64> {
-        self.file.metadata().map(|metadata| metadata.len()).map_err(|source| self.failure("ask for the length of", source))
+        self.file
+            .metadata()
+            .map(|metadata| metadata.len())
+            .map_err(|source| self.failure("ask for the length of", source))
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.file.read_exact_at(buf, offset).map_err(|source| self.failure("read", source))
+        self.file
+            .read_exact_at(buf, offset)
+            .map_err(|source| self.failure("read", source))
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.file.write_all_at(buf, offset).map_err(|source| self.failure("write", source))
+        self.file
+            .write_all_at(buf, offset)
+            .map_err(|source| self.failure("write", source))
     }
 
     fn sync_data(&self) -> Result<()> {
-        self.file.sync_data().map_err(|source| self.failure("sync", source))
+        self.file
+            .sync_data()
+            .map_err(|source| self.failure("sync", source))
     }
 }
 
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
     let length = libc::off_t::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: plain system call on an open descriptor.
-    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
-        0 => Ok(()),
-        code => Err(io::Error::from_raw_os_error(code)),
+    loop {
+        // SAFETY: plain system call on an open descriptor.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            code => return Err(io::Error::from_raw_os_error(code)),
+        }
     }
 }
 
 fn sync_directory(path: &Path) -> Result<()> {
     let directory = File::open(path).map_err(|source| failure(path, "open", source))?;
-    directory.sync_all().map_err(|source| failure(path, "sync", source))
+    directory
+        .sync_all()
+        .map_err(|source| failure(path, "sync", source))
 }
 
 fn failure(path: &Path, op: &'static str, source: io::Error) -> Error {
     let file = path.display().to_string();
     match source.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT) => Error::NoSpace { what: format!("'{file}'") },
+        Some(libc::ENOSPC | libc::EDQUOT) => Error::NoSpace {
+            what: format!("'{file}'"),
+        },
         Some(libc::EROFS | libc::EACCES | libc::EPERM) => Error::ReadOnlyMedia { path: file },
         _ => Error::Io { file, op, source },
     }
@@ -196,9 +249,17 @@ mod tests {
         file.write_at(b"hello", 100).expect("a write");
         file.sync_data().expect("a sync");
         let mut back = [0; 5];
-        disk.open("a", false).expect("the file").read_at(&mut back, 100).expect("a read");
+        disk.open("a", false)
+            .expect("the file")
+            .read_at(&mut back, 100)
+            .expect("a read");
         assert_eq!(&back, b"hello");
-        assert!(disk.create("a", 0).expect_err("it exists").to_string().contains("/a'"));
+        assert!(
+            disk.create("a", 0)
+                .expect_err("it exists")
+                .to_string()
+                .contains("/a'")
+        );
         disk.rename("a", "b").expect("a rename");
         disk.sync_dir().expect("a directory sync");
         assert_eq!(disk.list().expect("a listing"), ["b"]);
@@ -208,12 +269,53 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_preallocation_leaves_no_file() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let disk = OsDisk::open(directory.path(), false).expect("the directory");
+        let refused = disk.create("huge", 1 << 62).expect_err("no disk is that large");
+        assert!(!disk.exists("huge").expect("an answer"), "{refused}");
+    }
+
+    #[test]
+    fn errors_of_the_system_become_the_sentences_of_the_engine() {
+        let of = |code| {
+            failure(
+                Path::new("/db/hot-1.seg"),
+                "write",
+                io::Error::from_raw_os_error(code),
+            )
+        };
+        assert!(matches!(of(libc::ENOSPC), Error::NoSpace { .. }));
+        assert!(matches!(of(libc::EDQUOT), Error::NoSpace { .. }));
+        assert!(matches!(of(libc::EROFS), Error::ReadOnlyMedia { .. }));
+        assert!(matches!(of(libc::EACCES), Error::ReadOnlyMedia { .. }));
+        let failed = of(libc::EIO).to_string();
+        assert!(failed.starts_with("cannot write '/db/hot-1.seg': "), "{failed}");
+    }
+
+    #[test]
+    fn a_read_past_the_end_is_an_error() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let disk = OsDisk::open(directory.path(), false).expect("the directory");
+        let file = disk.create("short", 100).expect("a new file");
+        assert!(
+            file.read_at(&mut [0; 8], 96)
+                .expect_err("4 bytes are missing")
+                .to_string()
+                .contains("/short'")
+        );
+    }
+
+    #[test]
     fn a_second_opener_is_told_who_has_the_lock() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let disk = OsDisk::open(directory.path(), false).expect("the directory");
         let held = disk.lock("lock").expect("the lock");
         let refused = disk.lock("lock").expect_err("it is held").to_string();
-        assert!(refused.contains(&format!("process {}", std::process::id())), "{refused}");
+        assert!(
+            refused.contains(&format!("process {}", std::process::id())),
+            "{refused}"
+        );
         drop(held);
         disk.lock("lock").expect("free again");
     }

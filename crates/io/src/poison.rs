@@ -23,7 +23,11 @@ impl Poison {
     /// Fails with the first reason if poisoned.
     #[inline]
     pub fn check(&self) -> Result<()> {
-        if self.set.load(Ordering::Acquire) { Err(self.error()) } else { Ok(()) }
+        if self.set.load(Ordering::Acquire) {
+            Err(self.error())
+        } else {
+            Ok(())
+        }
     }
 
     /// True if poisoned.
@@ -47,7 +51,9 @@ impl Poison {
 
     /// The error everybody gets.
     pub fn error(&self) -> Error {
-        Error::Poisoned { reason: self.reason().unwrap_or_default() }
+        Error::Poisoned {
+            reason: self.reason().unwrap_or_default(),
+        }
     }
 }
 
@@ -61,6 +67,12 @@ mod tests {
         poison.check().expect("healthy");
         poison.set("sync of hot-1 failed");
         poison.set("later");
-        assert!(poison.check().expect_err("poisoned").to_string().contains("sync of hot-1 failed"));
+        assert!(
+            poison
+                .check()
+                .expect_err("poisoned")
+                .to_string()
+                .contains("sync of hot-1 failed")
+        );
     }
 }

@@ -66,7 +66,12 @@ pub struct Worker {
 
 impl Worker {
     /// Runs `step` again and again, with at most `pause` between two runs, until stopped. A panic poisons.
-    pub fn spawn(name: &str, poison: Arc<Poison>, pause: Duration, mut step: impl FnMut() + Send + 'static) -> std::io::Result<Self> {
+    pub fn spawn(
+        name: &str,
+        poison: Arc<Poison>,
+        pause: Duration,
+        mut step: impl FnMut() + Send + 'static,
+    ) -> std::io::Result<Self> {
         let signal = StopSignal::new();
         let seen = Arc::clone(&signal);
         let title = name.to_owned();
@@ -79,7 +84,10 @@ impl Worker {
             }
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
-        Ok(Self { signal, thread: Some(thread) })
+        Ok(Self {
+            signal,
+            thread: Some(thread),
+        })
     }
 
     /// Asks for a run at once.
@@ -87,10 +95,12 @@ impl Worker {
         self.signal.wake();
     }
 
-    /// Stops and waits for the end of the running step.
+    /// Stops and waits for the end of the running step; called from within the step, it ends when the step does.
     pub fn stop(&mut self) {
         self.signal.stop();
-        if let Some(thread) = self.thread.take() {
+        let Some(thread) = self.thread.take() else { return };
+        // The step may own the last reference to whoever owns the worker; a thread cannot wait for itself.
+        if thread.thread().id() != std::thread::current().id() {
             // A panic was turned into poison inside; there is nothing left to tell.
             let _ = thread.join();
         }
@@ -125,9 +135,32 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_may_be_dropped_by_its_own_step() {
+        let owner: Arc<Mutex<Option<Worker>>> = Arc::new(Mutex::new(None));
+        let (inside, dropped) = (Arc::clone(&owner), Arc::new(AtomicU64::new(0)));
+        let (seen, poison) = (Arc::clone(&dropped), Arc::new(Poison::new()));
+        let step = move || {
+            if let Some(worker) = inside.lock().take() {
+                drop(worker);
+                seen.store(1, Ordering::Release);
+            }
+        };
+        let worker =
+            Worker::spawn("own", Arc::clone(&poison), Duration::from_millis(1), step).expect("a thread");
+        *owner.lock() = Some(worker);
+        while dropped.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        assert!(!poison.is_set());
+    }
+
+    #[test]
     fn a_panic_in_a_step_poisons() {
         let poison = Arc::new(Poison::new());
-        let mut worker = Worker::spawn("bad", Arc::clone(&poison), Duration::from_millis(1), || panic!("planted")).expect("a thread");
+        let mut worker = Worker::spawn("bad", Arc::clone(&poison), Duration::from_millis(1), || {
+            panic!("planted")
+        })
+        .expect("a thread");
         while !poison.is_set() {
             std::thread::yield_now();
         }
