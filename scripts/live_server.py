@@ -80,6 +80,13 @@ class LiveServer:
         except (OSError, ValueError):
             return None
 
+    def port(self):
+        """TCP port on 127.0.0.1; None for a server that only has its socket."""
+        try:
+            return int((self.home / "port").read_text(encoding="ascii")) or None
+        except (OSError, ValueError):
+            return None
+
     def connect(self, database=None, **options):
         """A new client connection (autocommit, utf8mb4) through the socket."""
         import pymysql  # pylint: disable=import-outside-toplevel  # lives in build/venv; --help works without it

@@ -1,0 +1,322 @@
+"""Damaged, missing and foreign files, full and read-only disks, wrong settings: said plainly, and nothing is lost or made up.
+
+Every damaged file is a copy; the same rows must be there when the sound file is put back. A start that is refused must say in the
+server's log which file, what was expected and what to do. The tests with a small disk of their own need root (they mount a tmpfs).
+"""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from common import Problem
+from sql_tools import Session
+
+pytestmark = pytest.mark.pbxt_only
+
+ROWS = 4000
+DIGEST = "SELECT COUNT(*), SUM(n), SUM(CRC32(v)), SUM(CRC32(b)), SUM(LENGTH(b)) FROM d.t"
+ADVICE = ("restore", "copy", "remove", "set ", "start", "check", "free", "use ", "backup", "another", "stop", "give", "make", "choose")
+
+
+def fill(server):
+    """Rows with marks that can be found in the files, some of them as large values."""
+    session = Session(server, None, "PBXT")
+    session.ok("CREATE DATABASE d")
+    session.ok("CREATE TABLE d.t (n INT PRIMARY KEY, v VARCHAR(60), b LONGBLOB, KEY (v)) ENGINE=PBXT")
+    session.ok(f"INSERT INTO d.t SELECT seq, CONCAT('MARK-', LPAD(seq, 6, '0'), '-row'), 'small' FROM seq_1_to_{ROWS}")
+    session.ok("INSERT INTO d.t SELECT seq + 100000, 'with blob', CONCAT('BLOB-', LPAD(seq, 6, '0'), REPEAT('#', 40000)) FROM seq_1_to_20")
+    digest = session.rows(DIGEST)
+    session.close()
+    return digest
+
+
+@pytest.fixture
+def sound(own_server):
+    """A server that was filled and stopped: (server, its engine folder, the digest of its rows)."""
+    server = own_server()
+    digest = fill(server)
+    folder = server.engine_dir()
+    server.stop()
+    return server, folder, digest
+
+
+def start_and_look(server):
+    """('refused', log) when the engine does not open, ('error', text) when reading fails, else ('rows', digest)."""
+    mark = server.log_size()
+    try:
+        server.start()
+    except Problem:
+        server.stop()
+        return "refused", server.log_text(mark)
+    session = Session(server, None, "PBXT")
+    answer = session.run(DIGEST)
+    session.close()
+    text = f"{answer.error}\n{server.log_text(mark)}"
+    server.stop()
+    return ("error", text) if answer.error else ("rows", answer.rows)
+
+
+def engine_lines(log):
+    """The lines of the log that the engine wrote."""
+    return [line for line in log.splitlines() if "PBXT" in line or "pbxt" in line]
+
+
+def assert_sentence(log, *words):
+    """Some line of the engine names all the words and says what to do."""
+    lines = engine_lines(log)
+    fitting = [line for line in lines if all(word.lower() in line.lower() for word in words)]
+    assert fitting, f"no line of the log names {words}:\n" + "\n".join(lines or [log[-2000:]])
+    assert any(hint in line.lower() for line in fitting for hint in ADVICE), "no advice in: " + "\n".join(fitting)
+
+
+def assert_put_back(server, folder, kept, digest):
+    """With the sound files back, every row is there."""
+    shutil.rmtree(folder)
+    shutil.copytree(kept, folder)
+    assert start_and_look(server) == ("rows", digest)
+
+
+def copy_of(folder):
+    kept = folder.with_name(folder.name + ".kept")
+    shutil.copytree(folder, kept)
+    return kept
+
+
+def files(folder, kind):
+    found = sorted(path for path in folder.iterdir() if kind in path.name and path.stat().st_size > 0)
+    assert found, f"no {kind} file in {sorted(p.name for p in folder.iterdir())}"
+    return found
+
+
+def flip(path, offset):
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 0x40]))
+
+
+def find(paths, mark):
+    """(file, offset) of a mark that was stored in a row."""
+    for path in paths:
+        place = path.read_bytes().find(mark)
+        if place >= 0:
+            return path, place
+    return pytest.fail(f"{mark} is in none of {[path.name for path in paths]}")
+
+
+@pytest.mark.parametrize("row", [1, ROWS // 2, ROWS])
+def test_a_flipped_byte_in_the_log_is_refused_by_name(sound, row):
+    server, folder, digest = sound
+    kept = copy_of(folder)
+    path, place = find(files(folder, "hot-"), f"MARK-{row:06d}".encode())
+    flip(path, place + 6)
+    outcome, text = start_and_look(server)
+    assert outcome in ("refused", "error"), f"a damaged log was read as sound: {text}"
+    assert_sentence(text, path.name)
+    assert_put_back(server, folder, kept, digest)
+
+
+def test_a_flipped_byte_in_a_large_value_is_named_when_it_is_read(sound):
+    server, folder, digest = sound
+    kept = copy_of(folder)
+    path, place = find(files(folder, "blob-"), b"BLOB-000007")
+    flip(path, place + 5000)
+    outcome, text = start_and_look(server)
+    assert outcome in ("refused", "error"), f"a damaged large value was read as sound: {text}"
+    assert path.name in text, text[-2000:]
+    assert_put_back(server, folder, kept, digest)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_flipped_byte_in_a_manifest_loses_nothing(sound, which):
+    server, folder, digest = sound
+    kept = copy_of(folder)
+    found = files(folder, "manifest")
+    path = found[which % len(found)]
+    flip(path, path.stat().st_size // 2)
+    outcome, text = start_and_look(server)
+    if outcome == "rows":
+        assert text == digest
+    else:
+        assert_sentence(text, "manifest")
+    assert_put_back(server, folder, kept, digest)
+
+
+@pytest.mark.parametrize("kind", ["hot-", "blob-", "manifest"])
+@pytest.mark.parametrize("offset", [0, 9, 40])
+def test_a_flipped_byte_in_a_file_header_is_refused_or_harmless(sound, kind, offset):
+    server, folder, digest = sound
+    kept = copy_of(folder)
+    path = files(folder, kind)[0]
+    flip(path, offset)
+    outcome, text = start_and_look(server)
+    if outcome == "rows":
+        assert text == digest, f"byte {offset} of {path.name} changed what is read"
+    else:
+        assert path.name.rsplit(".", 1)[0] in text or kind.strip("-") in text, text[-2000:]
+    assert_put_back(server, folder, kept, digest)
+
+
+@pytest.mark.parametrize("kind", ["hot-", "blob-"])
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "missing"])
+def test_a_short_or_missing_file_is_refused_by_name(sound, kind, damage):
+    server, folder, digest = sound
+    kept = copy_of(folder)
+    mark = b"MARK-002000" if kind == "hot-" else b"BLOB-000010"
+    path, place = find(files(folder, kind), mark)
+    if damage == "missing":
+        path.unlink()
+    else:
+        os.truncate(path, place if damage == "truncated" else 0)
+    outcome, text = start_and_look(server)
+    assert outcome in ("refused", "error"), f"{damage} {path.name} was read as sound: {text}"
+    assert path.name in text, text[-2000:]
+    assert_put_back(server, folder, kept, digest)
+
+
+def test_both_manifests_missing_is_not_taken_for_an_empty_database(sound):
+    server, folder, digest = sound
+    kept = copy_of(folder)
+    for path in files(folder, "manifest"):
+        path.unlink()
+    outcome, text = start_and_look(server)
+    assert outcome in ("refused", "error"), f"an empty database was made over existing files: {text}"
+    assert_sentence(text, "manifest")
+    assert_put_back(server, folder, kept, digest)
+
+
+def test_a_strange_file_among_the_engines_files_does_no_harm(sound):
+    server, folder, digest = sound
+    (folder / "notes.txt").write_text("not ours", encoding="utf-8")
+    assert start_and_look(server) == ("rows", digest)
+    assert (folder / "notes.txt").read_text(encoding="utf-8") == "not ours"
+
+
+def test_a_second_server_on_the_same_files_is_refused(sound, own_server):
+    server, folder, digest = sound
+    server.start()
+    second = own_server(f"--pbxt-data-dir={folder}", start=False)
+    mark = second.log_size()
+    with pytest.raises(Problem):
+        second.start()
+    second.stop()
+    assert_sentence(second.log_text(mark), str(folder.name))
+    session = Session(server, None, "PBXT")
+    assert session.rows(DIGEST) == digest, "the first server must go on"
+    session.ok("INSERT INTO d.t VALUES (-1, 'still writes', '')")
+    session.close()
+    server.stop()
+
+
+def test_an_unknown_option_and_a_wrong_value_are_named(own_server):
+    server = own_server("--pbxt-nonsense=1", start=False)
+    mark = server.log_size()
+    with pytest.raises(Problem):
+        server.start()
+    server.stop()
+    assert "pbxt-nonsense" in server.log_text(mark)
+    other = own_server("--pbxt-conflict-mode=perhaps", start=False)
+    mark = other.log_size()
+    with pytest.raises(Problem):
+        other.start()
+    other.stop()
+    assert "conflict" in other.log_text(mark)
+
+
+def test_a_setting_of_the_old_engine_is_accepted_with_a_warning(own_server):
+    server = own_server("--pbxt-index-cache-size=64M")
+    session = Session(server, None, "PBXT")
+    session.ok("CREATE DATABASE d")
+    session.ok("CREATE TABLE d.t (n INT) ENGINE=PBXT")
+    session.close()
+    lines = [line for line in engine_lines(server.log_text()) if "pbxt_index_cache_size" in line]
+    assert lines and "pbxt_cache_size" in lines[0], "the warning must name the setting to use instead"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 260 MB of its own, at tmp_path/disk."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=260m", "pbxt-test", disk], check=False).returncode != 0:
+        pytest.skip("needs the right to mount a small file system (root)")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_a_full_disk_is_an_error_and_room_is_a_cure(own_server, small_disk):
+    server = own_server(f"--pbxt-data-dir={small_disk}/pbxt")
+    session = Session(server, None, "PBXT")
+    session.ok("CREATE DATABASE d")
+    session.ok("CREATE TABLE d.t (n INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(2000)) ENGINE=PBXT")
+    full = None
+    for _ in range(400):
+        answer = session.run("INSERT INTO d.t (v) SELECT REPEAT('f', 1900) FROM seq_1_to_500")
+        if answer.error:
+            full = answer.error
+            break
+    assert full and full[0] in (1021, 1114, 1030), full
+    count = session.value("SELECT COUNT(*) FROM d.t")
+    assert count % 500 == 0 and count > 0, f"a failed statement left rows: {count}"
+    assert session.value("SELECT COUNT(*) FROM (SELECT n FROM d.t) x") == count
+    subprocess.run(["mount", "-o", "remount,size=600m", small_disk], check=True)
+    session.ok("INSERT INTO d.t (v) SELECT REPEAT('g', 1900) FROM seq_1_to_500")
+    assert session.value("SELECT COUNT(*) FROM d.t") == count + 500
+    server.kill()
+    server.start()
+    session = Session(server, None, "PBXT")
+    assert session.value("SELECT COUNT(*) FROM d.t") == count + 500
+    assert session.rows("CHECK TABLE d.t")[-1][3] == "OK"
+    session.close()
+    server.stop()
+
+
+def test_a_kill_on_a_full_disk_opens_again_without_room(own_server, small_disk):
+    server = own_server(f"--pbxt-data-dir={small_disk}/pbxt")
+    session = Session(server, None, "PBXT")
+    session.ok("CREATE DATABASE d")
+    session.ok("CREATE TABLE d.t (n INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(2000)) ENGINE=PBXT")
+    while session.run("INSERT INTO d.t (v) SELECT REPEAT('f', 1900) FROM seq_1_to_500").error is None:
+        pass
+    count = session.value("SELECT COUNT(*) FROM d.t")
+    server.kill()
+    outcome = None
+    try:
+        server.start()
+        session = Session(server, None, "PBXT")
+        outcome = session.value("SELECT COUNT(*) FROM d.t")
+        session.close()
+    except Problem:
+        assert_sentence(server.log_text(), "space")
+    server.stop()
+    assert outcome in (None, count)
+    subprocess.run(["mount", "-o", "remount,size=600m", small_disk], check=True)
+    server.start()
+    session = Session(server, None, "PBXT")
+    assert session.value("SELECT COUNT(*) FROM d.t") == count
+    session.close()
+    server.stop()
+
+
+def test_a_read_only_directory_is_named(own_server, small_disk):
+    server = own_server(f"--pbxt-data-dir={small_disk}/pbxt")
+    session = Session(server, None, "PBXT")
+    session.ok("CREATE DATABASE d")
+    session.ok("CREATE TABLE d.t (n INT PRIMARY KEY) ENGINE=PBXT")
+    session.ok("INSERT INTO d.t VALUES (1), (2)")
+    session.close()
+    server.stop()
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    mark = server.log_size()
+    with pytest.raises(Problem):
+        server.start()
+    server.stop()
+    assert_sentence(server.log_text(mark), str(small_disk.name))
+    subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
+    server.start()
+    session = Session(server, None, "PBXT")
+    assert session.value("SELECT COUNT(*) FROM d.t") == 2
+    session.close()
+    server.stop()

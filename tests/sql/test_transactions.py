@@ -1,0 +1,186 @@
+"""Commit, rollback, savepoints, statement atomicity and XA, compared with InnoDB statement by statement."""
+
+
+def prepare(twin):
+    twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT, u INT, KEY (v), UNIQUE KEY (u)) ENGINE={engine}")
+    twin.ok("INSERT INTO t SELECT seq, seq, seq FROM seq_1_to_20")
+
+
+def test_rollback_brings_everything_back(twin):
+    prepare(twin)
+    twin.ok("BEGIN")
+    twin.ok("INSERT INTO t VALUES (100, 1, 100), (101, 1, 101)")
+    twin.ok("UPDATE t SET v = -v, u = u + 1000 WHERE n > 5")
+    twin.ok("DELETE FROM t WHERE n % 2 = 0")
+    twin.same_table("t")
+    twin.ok("ROLLBACK")
+    twin.same_table("t")
+    twin.same("SELECT n, v FROM t FORCE INDEX (v) WHERE v > 0")
+    twin.same("SELECT n, u FROM t FORCE INDEX (u) WHERE u > 0")
+
+
+def test_rows_changed_many_times_in_one_transaction(twin):
+    prepare(twin)
+    twin.ok("BEGIN")
+    for round_number in range(30):
+        twin.ok(f"UPDATE t SET v = v + {round_number}, u = u + 10000 WHERE n <= 10")
+        twin.ok(f"DELETE FROM t WHERE n = {round_number % 20 + 1}")
+        twin.run(f"INSERT INTO t VALUES ({round_number % 20 + 1}, 0, {500 + round_number})")
+    twin.same_table("t")
+    twin.same("SELECT n FROM t FORCE INDEX (v) WHERE v BETWEEN 0 AND 500")
+    twin.ok("COMMIT")
+    twin.same_table("t")
+
+
+def test_savepoints_nest_and_return(twin):
+    prepare(twin)
+    twin.ok("BEGIN")
+    twin.ok("UPDATE t SET v = 1")
+    twin.ok("SAVEPOINT a")
+    twin.ok("UPDATE t SET v = 2, u = u + 100")
+    twin.ok("DELETE FROM t WHERE n > 15")
+    twin.ok("SAVEPOINT b")
+    twin.ok("INSERT INTO t VALUES (100, 3, 1)")
+    twin.ok("ROLLBACK TO b")
+    twin.same_table("t")
+    twin.ok("INSERT INTO t VALUES (100, 4, 1)")
+    twin.ok("ROLLBACK TO a")
+    twin.same_table("t")
+    twin.fails("ROLLBACK TO b", 1305)
+    twin.ok("UPDATE t SET v = 5 WHERE n = 1")
+    twin.ok("ROLLBACK TO a")
+    twin.ok("SAVEPOINT a")
+    twin.ok("DELETE FROM t WHERE n = 2")
+    twin.ok("RELEASE SAVEPOINT a")
+    twin.fails("ROLLBACK TO a", 1305)
+    twin.ok("COMMIT")
+    twin.same_table("t")
+    twin.same("SELECT n, u FROM t FORCE INDEX (u) WHERE u > 0")
+
+
+def test_a_savepoint_gives_back_keys_and_count(twin):
+    prepare(twin)
+    for end in ("COMMIT", "ROLLBACK"):
+        twin.ok("BEGIN")
+        for _ in range(10):
+            twin.ok("SAVEPOINT s")
+            twin.ok("UPDATE t SET u = u + 1 ORDER BY u DESC")
+            twin.ok("DELETE FROM t WHERE n > 10")
+            twin.ok("INSERT INTO t VALUES (11, 0, 5000), (12, 0, 5001)")
+            twin.ok("ROLLBACK TO s")
+        twin.same_table("t")
+        twin.ok(end)
+        twin.same_table("t")
+
+
+def test_a_row_freed_by_rollback_to_savepoint_may_be_taken_by_others(db):
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT) ENGINE={engine}")
+    db.ok("INSERT INTO t VALUES (1, 1), (2, 2)")
+    one, other = db.session(), db.session()
+    other.ok("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    one.ok("BEGIN")
+    one.ok("UPDATE t SET v = 10 WHERE n = 1")
+    one.ok("ROLLBACK")
+    one.ok("BEGIN")
+    one.ok("SAVEPOINT s")
+    one.ok("INSERT INTO t VALUES (3, 3)")
+    one.ok("ROLLBACK TO s")
+    waiting = other.later("INSERT INTO t VALUES (3, 33)")
+    one.ok("COMMIT")
+    assert waiting.result(10).affected == 1
+    assert db.rows("SELECT * FROM t ORDER BY n") == [(1, 1), (2, 2), (3, 33)]
+
+
+def test_a_failed_statement_leaves_nothing_and_keeps_the_transaction(twin):
+    prepare(twin)
+    twin.ok("BEGIN")
+    twin.ok("INSERT INTO t VALUES (50, 50, 50)")
+    twin.fails("INSERT INTO t VALUES (60, 0, 60), (61, 0, 61), (3, 0, 62)", 1062)
+    twin.fails("INSERT INTO t SELECT 70 - n, v, u + 2000 FROM t WHERE n <= 20 ORDER BY n", 1062)
+    twin.fails("UPDATE t SET u = 7 WHERE n > 3", 1062)
+    twin.fails("UPDATE t SET n = n + 1 ORDER BY n", 1062)
+    twin.same_table("t")
+    twin.ok("UPDATE t SET v = 99 WHERE n = 50")
+    twin.ok("COMMIT")
+    twin.same_table("t")
+    twin.same("SELECT n, u FROM t FORCE INDEX (u) WHERE u > 0")
+
+
+def test_an_error_in_a_trigger_undoes_the_whole_statement(twin):
+    prepare(twin)
+    twin.ok("CREATE TABLE log (n INT) ENGINE={engine}")
+    twin.ok(
+        "CREATE TRIGGER tr BEFORE INSERT ON t FOR EACH ROW BEGIN INSERT INTO log VALUES (NEW.n);"
+        " IF NEW.v = -1 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'; END IF; END"
+    )
+    twin.fails("INSERT INTO t VALUES (70, 1, 70), (71, -1, 71), (72, 1, 72)", 1644)
+    twin.same_table("t")
+    twin.same_table("log")
+
+
+def test_autocommit_off_keeps_work_until_commit(db):
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY) ENGINE={engine}")
+    one, other = db.session(), db.session()
+    one.ok("SET autocommit = 0")
+    one.ok("INSERT INTO t VALUES (1)")
+    assert other.value("SELECT COUNT(*) FROM t") == 0
+    one.ok("COMMIT")
+    assert other.value("SELECT COUNT(*) FROM t") == 1
+    one.ok("INSERT INTO t VALUES (2)")
+    one.ok("ROLLBACK")
+    assert one.value("SELECT COUNT(*) FROM t") == 1
+
+
+def test_one_transaction_over_two_engines_commits_and_rolls_back_whole(db):
+    db.ok("CREATE TABLE p (n INT PRIMARY KEY) ENGINE={engine}")
+    db.ok("CREATE TABLE i (n INT PRIMARY KEY) ENGINE=InnoDB")
+    for end, expected in (("ROLLBACK", 0), ("COMMIT", 1)):
+        db.ok("BEGIN")
+        db.ok("INSERT INTO p VALUES (1)")
+        db.ok("INSERT INTO i VALUES (1)")
+        db.ok(end)
+        assert (db.value("SELECT COUNT(*) FROM p"), db.value("SELECT COUNT(*) FROM i")) == (expected, expected)
+
+
+def test_xa_commits_rolls_back_and_reports_its_states(twin):
+    prepare(twin)
+    xid = f"'{twin.under_test.name}'"
+    for end in ("COMMIT", "ROLLBACK"):
+        for session in (twin.under_test, twin.oracle):
+            mine = f"'{session.name}-{end}'"
+            session.ok(f"XA START {mine}")
+            session.ok("INSERT INTO t VALUES (200, 1, 200)" if end == "COMMIT" else "DELETE FROM t")
+            session.fails("COMMIT", 1399)
+            session.ok(f"XA END {mine}")
+            session.ok(f"XA PREPARE {mine}")
+            assert mine.strip("'") in [str(row[3]) if isinstance(row[3], str) else row[3].decode() for row in session.rows("XA RECOVER")]
+            session.ok(f"XA {end} {mine}")
+        twin.same_table("t")
+    for session in (twin.under_test, twin.oracle):
+        session.ok(f"XA START {xid}")
+        session.ok("UPDATE t SET v = 0")
+        session.ok(f"XA END {xid}")
+        session.ok(f"XA COMMIT {xid} ONE PHASE")
+    twin.same_table("t")
+
+
+def test_a_prepared_transaction_keeps_its_locks_after_its_client_left(db):
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT) ENGINE={engine}")
+    db.ok("INSERT INTO t VALUES (1, 1), (2, 2)")
+    xid = f"'{db.name}-left'"
+    gone, other = db.session(), db.session()
+    gone.ok(f"XA START {xid}")
+    gone.ok("UPDATE t SET v = 10 WHERE n = 1")
+    gone.ok(f"XA END {xid}")
+    gone.ok(f"XA PREPARE {xid}")
+    gone.close()
+    other.ok("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    assert other.rows("SELECT v FROM t ORDER BY n") == [(1,), (2,)]
+    waiting = other.later("UPDATE t SET v = v + 1 WHERE n = 1")
+    assert waiting.waits()
+    closer = db.session()
+    for _ in range(50):  # the server hands a prepared transaction over only when its old connection is quite gone
+        if closer.run(f"XA COMMIT {xid}").error is None:
+            break
+    assert waiting.result(15).affected == 1
+    assert db.value("SELECT v FROM t WHERE n = 1") == 11
