@@ -1,0 +1,237 @@
+/*
+ * definition.cc: TABLE -> pbxt_table_def: where each column sits in the record buffer, and how each key part
+ * orders.
+ *
+ * All offsets come from the Field objects; none is computed. The same function runs at CREATE and at every
+ * open, and the engine compares the two, so a definition must depend on nothing but the table's own
+ * definition.
+ */
+#include "definition.h"
+
+#include <string.h>
+
+namespace pbxt {
+namespace {
+
+/* CHAR(n) proper; INET6, UUID and the like also say MYSQL_TYPE_STRING. */
+bool is_char_column(const Field* field) {
+  return field->real_type() == MYSQL_TYPE_STRING && field->type_handler() == &type_handler_string;
+}
+
+bool is_blob(const Field* field) {
+  return field->flags & BLOB_FLAG;
+}
+
+bool is_varchar(const Field* field) {
+  return field->real_type() == MYSQL_TYPE_VARCHAR || field->real_type() == MYSQL_TYPE_VARCHAR_COMPRESSED;
+}
+
+uint8_t blob_kind(const Field* field) {
+  switch (static_cast<const Field_blob*>(field)->pack_length_no_ptr()) {
+    case 1:
+      return PBXT_COL_BLOB1;
+    case 2:
+      return PBXT_COL_BLOB2;
+    case 3:
+      return PBXT_COL_BLOB3;
+    default:
+      return PBXT_COL_BLOB4;
+  }
+}
+
+void set_kind(const Field* field, pbxt_column* column) {
+  column->length = field->pack_length();
+  column->kind = PBXT_COL_FIXED;
+  if (is_blob(field)) {
+    column->kind = blob_kind(field);
+    column->length = 0;
+  } else if (is_varchar(field)) {
+    uint length_bytes = static_cast<const Field_varstring*>(field)->length_bytes;
+    column->kind = length_bytes == 1 ? PBXT_COL_VAR1 : PBXT_COL_VAR2;
+    column->length = field->pack_length() - length_bytes;
+  } else if (is_char_column(field) && field->charset()->mbminlen == 1) {
+    column->kind = PBXT_COL_PADDED;
+    column->pad = field->charset() == &my_charset_bin ? 0 : field->charset()->pad_char;
+  }
+}
+
+/* Which part of a UNIQUE over long values is stored: the hidden hash column. The list begins with the hashed
+   columns or with the hash itself, depending on who asks. */
+const KEY_PART_INFO* first_stored_part(const KEY& key, uint* count) {
+  *count = key.user_defined_key_parts;
+  if (key.algorithm != HA_KEY_ALG_LONG_HASH) return key.key_part;
+  const KEY_PART_INFO* part = key.key_part;
+  while (!(part->field->flags & LONG_UNIQUE_HASH_FIELD)) part++;
+  *count = 1;
+  return part;
+}
+
+/* Old-format TIME, TIMESTAMP and DATETIME with fractions are big-endian and comparable, without fractions
+ * little-endian. */
+uint8_t old_temporal_encoding(const Field* field, uint8_t little_endian) {
+  return field->decimals() > 0 ? static_cast<uint8_t>(PBXT_KEY_RAW) : little_endian;
+}
+
+/* Encoding of everything that is not a character value with a collation. */
+uint8_t plain_encoding(const Field* field) {
+  uint8_t integer = field->is_unsigned() ? PBXT_KEY_UINT : PBXT_KEY_INT;
+  switch (field->real_type()) {
+    case MYSQL_TYPE_TINY:
+    case MYSQL_TYPE_SHORT:
+    case MYSQL_TYPE_INT24:
+    case MYSQL_TYPE_LONG:
+    case MYSQL_TYPE_LONGLONG:
+      return integer;
+    case MYSQL_TYPE_YEAR:
+    case MYSQL_TYPE_DATE:
+    case MYSQL_TYPE_NEWDATE:
+    case MYSQL_TYPE_ENUM:
+    case MYSQL_TYPE_SET:
+      return PBXT_KEY_UINT;
+    case MYSQL_TYPE_FLOAT:
+      return PBXT_KEY_F32;
+    case MYSQL_TYPE_DOUBLE:
+      return PBXT_KEY_F64;
+    case MYSQL_TYPE_TIME:
+      return old_temporal_encoding(field, PBXT_KEY_INT);
+    case MYSQL_TYPE_TIMESTAMP:
+    case MYSQL_TYPE_DATETIME:
+      return old_temporal_encoding(field, PBXT_KEY_UINT);
+    case MYSQL_TYPE_VARCHAR:
+      return PBXT_KEY_VARBINARY;
+    default:
+      // DECIMAL, TIME, TIMESTAMP and DATETIME of today, BIT, BINARY, INET4, INET6 and UUID are stored so that
+      // bytes compare.
+      return is_blob(field) ? PBXT_KEY_VARBINARY : PBXT_KEY_RAW;
+  }
+}
+
+bool has_collation(const Field* field) {
+  if (!is_char_column(field) && !is_varchar(field) && !is_blob(field)) return false;
+  return field->charset() != &my_charset_bin && field->type() != MYSQL_TYPE_GEOMETRY;
+}
+
+bool same_part(const pbxt_key_part& a, const pbxt_key_part& b) {
+  return a.column == b.column && a.length == b.length && a.store_length == b.store_length &&
+         a.weight_len == b.weight_len && a.encoding == b.encoding && a.nullable == b.nullable &&
+         a.descending == b.descending && a.is_prefix == b.is_prefix && a.is_var == b.is_var &&
+         a.pad_len == b.pad_len && a.collation == b.collation &&
+         memcmp(a.pad_weight, b.pad_weight, sizeof(a.pad_weight)) == 0;
+}
+
+bool same_column(const pbxt_column& a, const pbxt_column& b) {
+  return a.offset == b.offset && a.length == b.length && a.null_offset == b.null_offset &&
+         a.null_bit == b.null_bit && a.kind == b.kind && a.pad == b.pad && a.stored == b.stored;
+}
+
+bool same_index(const pbxt_index& a, const pbxt_index& b) {
+  return a.name_len == b.name_len && memcmp(a.name, b.name, a.name_len) == 0 && a.unique == b.unique &&
+         a.primary == b.primary && a.part_count == b.part_count;
+}
+
+}  // namespace
+
+bool Definition::is_indexed_virtual(const Field* field) {
+  return !field->stored_in_db() && !field->part_of_key_not_clustered.is_clear_all();
+}
+
+void Definition::add_columns(const TABLE* table) {
+  columns_.reserve(table->s->fields);
+  for (uint i = 0; i < table->s->fields; i++) {
+    const Field* field = table->field[i];
+    pbxt_column column{};
+    column.offset = field->offset(table->record[0]);
+    if (field->real_maybe_null()) {
+      column.null_offset = static_cast<uint32_t>(field->null_ptr - table->record[0]);
+      column.null_bit = field->null_bit;
+    }
+    column.stored = field->stored_in_db();
+    set_kind(field, &column);
+    columns_.push_back(column);
+  }
+}
+
+void Definition::add_part(const TABLE* table, const KEY_PART_INFO& key_part) {
+  // key_part.field of a prefix part is a shortened copy; the column itself tells the true type and length.
+  const Field* field = table->field[key_part.fieldnr - 1];
+  pbxt_key_part part{};
+  part.column = key_part.fieldnr - 1;
+  part.length = key_part.length;
+  part.store_length = key_part.store_length;
+  part.nullable = key_part.null_bit != 0;
+  part.descending = (key_part.key_part_flag & HA_REVERSE_SORT) != 0;
+  part.is_var = (key_part.key_part_flag & (HA_BLOB_PART | HA_VAR_LENGTH_PART)) != 0;
+  part.is_prefix = is_blob(field) || key_part.length < field->key_length();
+  PartWeights weights{};
+  if (has_collation(field)) {
+    part.collation = field->charset()->number;
+    choose_weights(field->charset(), part.length, part.is_prefix, is_char_column(field), &weights, &part);
+  } else {
+    part.encoding = plain_encoding(field);
+  }
+  weights_.push_back(weights);
+  parts_.push_back(part);
+}
+
+void Definition::add_indexes(const TABLE* table) {
+  uint total = 0, count;
+  for (uint i = 0; i < table->s->keys; i++) {
+    first_stored_part(table->key_info[i], &count);
+    total += count;
+  }
+  parts_.reserve(total);
+  weights_.reserve(total);  // no reallocation: parts point into it
+  indexes_.reserve(table->s->keys);
+  for (uint i = 0; i < table->s->keys; i++) {
+    const KEY& key = table->key_info[i];
+    const KEY_PART_INFO* part = first_stored_part(key, &count);
+    pbxt_index index{};
+    index.name = key.name.str;
+    index.name_len = key.name.length;
+    index.unique = (key.flags & HA_NOSAME) != 0 && key.algorithm != HA_KEY_ALG_LONG_HASH;
+    index.primary = i == table->s->primary_key;
+    index.part_count = count;
+    index.parts = parts_.data() + parts_.size();
+    for (uint j = 0; j < count; j++) add_part(table, part[j]);
+    indexes_.push_back(index);
+  }
+  for (size_t i = 0; i < parts_.size(); i++) parts_[i].ctx = &weights_[i];
+}
+
+void Definition::build(const TABLE* table, const char* name) noexcept {
+  const TABLE_SHARE* share = table->s;
+  add_columns(table);
+  add_indexes(table);
+  def.name = name;
+  def.name_len = strlen(name);
+  def.record_length = share->reclength;
+  def.column_count = static_cast<uint32_t>(columns_.size());
+  def.columns = columns_.data();
+  def.index_count = static_cast<uint32_t>(indexes_.size());
+  def.indexes = indexes_.data();
+  if (share->frm_image) {
+    def.host_image = share->frm_image->str;
+    def.host_image_len = share->frm_image->length;
+  }
+  def.host_version = share->tabledef_version.str;
+  def.host_version_len = share->tabledef_version.length;
+  if (share->option_struct)
+    def.conflict_mode = static_cast<pbxt_conflict_mode>(share->option_struct->conflict_mode);
+  def.temporary = share->tmp_table != NO_TMP_TABLE;
+}
+
+bool Definition::stores_like(const Definition& other) const {
+  if (def.record_length != other.def.record_length || columns_.size() != other.columns_.size() ||
+      indexes_.size() != other.indexes_.size() || parts_.size() != other.parts_.size() ||
+      def.conflict_mode != other.def.conflict_mode)
+    return false;
+  for (size_t i = 0; i < columns_.size(); i++)
+    if (!same_column(columns_[i], other.columns_[i])) return false;
+  for (size_t i = 0; i < indexes_.size(); i++)
+    if (!same_index(indexes_[i], other.indexes_[i])) return false;
+  for (size_t i = 0; i < parts_.size(); i++)
+    if (!same_part(parts_[i], other.parts_[i])) return false;
+  return true;
+}
+
+}  // namespace pbxt

@@ -1,0 +1,46 @@
+/*
+ * definition.h: a server table described in the engine's terms.
+ */
+#ifndef PBXT_PLUGIN_DEFINITION_H
+#define PBXT_PLUGIN_DEFINITION_H
+
+#include <vector>
+
+#include "collation.h"
+#include "plugin.h"
+
+namespace pbxt {
+
+/* Owns all that a pbxt_table_def points to, except the name, which must outlive it. Not movable once built.
+ */
+class Definition {
+ public:
+  Definition() = default;
+  Definition(const Definition&) = delete;
+  Definition& operator=(const Definition&) = delete;
+
+  /* Describes `table`. `share` gives what belongs to the table alone (version id, options). */
+  void build(const TABLE* table, const char* name) noexcept;
+
+  /* The engine stores rows and keys of both alike, so one may take the other's place without touching a row.
+   */
+  bool stores_like(const Definition& other) const;
+
+  /* True if an index part is a virtual column: its value must be computed for every change. */
+  static bool is_indexed_virtual(const Field* field);
+
+  pbxt_table_def def{};
+
+ private:
+  void add_columns(const TABLE* table);
+  void add_indexes(const TABLE* table);
+  void add_part(const TABLE* table, const KEY_PART_INFO& key_part);
+  std::vector<pbxt_column> columns_;
+  std::vector<pbxt_key_part> parts_;
+  std::vector<PartWeights> weights_;
+  std::vector<pbxt_index> indexes_;
+};
+
+}  // namespace pbxt
+
+#endif

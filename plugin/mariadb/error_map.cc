@@ -1,0 +1,108 @@
+/*
+ * error_map.cc: table of engine status -> server error number (the numbers of my_base.h).
+ *
+ * Statuses without a server counterpart get numbers above HA_ERR_LAST; the server then asks
+ * get_error_message() for the text and shows ERROR 1030 with the engine's sentence. Numbers below 120 would
+ * be read as errno values, so none is used.
+ */
+#include "error_map.h"
+
+#include <string.h>
+
+namespace pbxt {
+namespace {
+
+enum EngineError {
+  kPoisoned = HA_ERR_LAST + 1,
+  kCorrupt,
+  kIo,
+  kInvalid,
+  kInUse,
+  kWrongVersion,
+  kInternal,
+  kEngineErrorEnd
+};
+
+struct Row {
+  pbxt_status status;
+  int error;
+};
+
+const Row kTable[] = {
+    {PBXT_OK, 0},
+    {PBXT_NOT_FOUND, HA_ERR_KEY_NOT_FOUND},
+    {PBXT_END, HA_ERR_END_OF_FILE},
+    {PBXT_DUPLICATE_KEY, HA_ERR_FOUND_DUPP_KEY},
+    {PBXT_WRITE_CONFLICT, HA_ERR_RECORD_CHANGED},
+    {PBXT_DEADLOCK, HA_ERR_LOCK_DEADLOCK},
+    {PBXT_LOCK_TIMEOUT, HA_ERR_LOCK_WAIT_TIMEOUT},
+    {PBXT_KILLED, HA_ERR_ABORTED_BY_USER},
+    {PBXT_NO_SPACE, HA_ERR_DISK_FULL},
+    {PBXT_POISONED, kPoisoned},
+    {PBXT_CORRUPT, kCorrupt},
+    {PBXT_IO, kIo},
+    {PBXT_TOO_LARGE, HA_ERR_TO_BIG_ROW},
+    {PBXT_TABLE_EXISTS, HA_ERR_TABLE_EXIST},
+    {PBXT_NO_SUCH_TABLE, HA_ERR_NO_SUCH_TABLE},
+    {PBXT_DEF_CHANGED, HA_ERR_TABLE_DEF_CHANGED},
+    {PBXT_ROW_DELETED, HA_ERR_RECORD_DELETED},
+    {PBXT_INVALID, kInvalid},
+    {PBXT_IN_USE, kInUse},
+    {PBXT_WRONG_VERSION, kWrongVersion},
+    {PBXT_READ_ONLY, HA_ERR_TABLE_READONLY},
+    {PBXT_NO_SUCH_XID, HA_ERR_KEY_NOT_FOUND},
+    {PBXT_SAME_ROW, HA_ERR_RECORD_IS_THE_SAME},
+    {PBXT_INTERNAL, kInternal},
+    {PBXT_TXN_ABORTED, HA_ERR_ROLLBACK},
+};
+
+thread_local char kept_text[512];
+
+int number_of(pbxt_status status) {
+  for (const Row& row : kTable)
+    if (row.status == status) return row.error;
+  return kInternal;
+}
+
+void keep_text() {
+  const char* text = pbxt_error_text();
+  strncpy(kept_text, text ? text : "", sizeof(kept_text) - 1);
+  kept_text[sizeof(kept_text) - 1] = '\0';
+}
+
+/* Ends of scans and missed searches are everyday answers: nobody asks for their text. */
+bool is_everyday(pbxt_status status) {
+  return status == PBXT_NOT_FOUND || status == PBXT_END || status == PBXT_SAME_ROW ||
+         status == PBXT_ROW_DELETED;
+}
+
+}  // namespace
+
+int to_ha_error(pbxt_status status, THD* thd) {
+  if (status == PBXT_OK) return 0;
+  if (is_everyday(status)) return number_of(status);
+  keep_text();
+  if (thd && (status == PBXT_DEADLOCK || status == PBXT_TXN_ABORTED)) thd->mark_transaction_to_rollback(true);
+  // The server asserts that a statement reported as killed really was; a wake-up without a kill is a wait
+  // that ended.
+  if (status == PBXT_KILLED && thd && thd_kill_level(thd) == THD_IS_NOT_KILLED)
+    return HA_ERR_LOCK_WAIT_TIMEOUT;
+  return number_of(status);
+}
+
+int to_ddl_error(pbxt_status status, THD* thd) {
+  int error = to_ha_error(status, thd);
+  if (error && thd && !is_everyday(status) && kept_text[0] != '\0')
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR, "PBXT: %s", kept_text);
+  return error;
+}
+
+const char* error_text() {
+  return kept_text;
+}
+
+bool is_engine_error(int error) {
+  return error > HA_ERR_LAST && error < kEngineErrorEnd;
+}
+
+}  // namespace pbxt

@@ -1,0 +1,27 @@
+/*
+ * error_map.h: the one place where engine statuses become the server's error numbers.
+ */
+#ifndef PBXT_PLUGIN_ERROR_MAP_H
+#define PBXT_PLUGIN_ERROR_MAP_H
+
+#include "plugin.h"
+
+namespace pbxt {
+
+/* The server's error number for `status` (0 for PBXT_OK). Keeps the engine's sentence for error_text(), and
+   asks the server to roll the whole transaction back where the engine demands it. `thd` may be null. */
+int to_ha_error(pbxt_status status, THD* thd);
+
+/* As to_ha_error(), for statements that create or change tables: the engine's sentence is also pushed as a
+   warning, since the server's own message then only carries the number. */
+int to_ddl_error(pbxt_status status, THD* thd);
+
+/* The sentence kept by the last to_ha_error() of this thread. */
+const char* error_text();
+
+/* True if `error` is one of the numbers above the server's own that only this engine uses. */
+bool is_engine_error(int error);
+
+}  // namespace pbxt
+
+#endif

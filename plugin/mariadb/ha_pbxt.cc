@@ -1,0 +1,264 @@
+/*
+ * ha_pbxt.cc: opening and closing, statement begin (external_lock, start_stmt), statistics and costs of the
+ * handler.
+ */
+#include "ha_pbxt.h"
+
+#include <new>
+
+#include "error_map.h"
+#include "session.h"
+
+namespace pbxt {
+namespace {
+
+constexpr uint kBlockSize = 16384;
+/* Rows lie in the order they were written: reading them all costs far less than as many single reads. */
+constexpr double kScanBytesPerUnit = 65536.0;
+
+/* Statements that change rows say so themselves; under all others a write lock means FOR UPDATE. */
+bool is_locking_read(THD* thd) {
+  switch (thd_sql_command(thd)) {
+    case SQLCOM_SELECT:
+    case SQLCOM_SET_OPTION:
+    case SQLCOM_DO:
+      return true;
+    default:
+      return false;
+  }
+}
+
+uint parts_in(key_part_map map) {
+  return my_count_bits(map);
+}
+
+}  // namespace
+
+ha_pbxt::ha_pbxt(handlerton* hton, TABLE_SHARE* share) : handler(hton, share) {
+  ref_length = sizeof(uint64_t);
+}
+
+ha_pbxt::~ha_pbxt() {
+  close_cursor();
+}
+
+handler::Table_flags ha_pbxt::table_flags() const {
+  Table_flags flags = HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER | HA_CAN_VIRTUAL_COLUMNS |
+                      HA_PARTIAL_COLUMN_READ | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_BINLOG_ROW_CAPABLE |
+                      HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_TABLES_WITHOUT_ROLLBACK |
+                      HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS |
+                      HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE | HA_ONLINE_ANALYZE;
+  // A count without reading would leave the rows unlocked.
+  THD* thd = ha_thd();
+  if (!thd || thd_tx_isolation(thd) != ISO_SERIALIZABLE) flags |= HA_HAS_RECORDS;
+  return flags;
+}
+
+ulong ha_pbxt::index_flags(uint index, uint, bool) const {
+  ulong flags = HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE;
+  if (!table_share || !table_share->key_info || !table_share->field) return flags | HA_KEYREAD_ONLY;
+  // The server computes virtual columns after a read of the row, not after a read of the index alone.
+  const KEY& key = table_share->key_info[index];
+  for (uint i = 0; i < key.user_defined_key_parts; i++)
+    if (!table_share->field[key.key_part[i].fieldnr - 1]->stored_in_db()) return flags;
+  return flags | HA_KEYREAD_ONLY;
+}
+
+/* ---- life cycle ---- */
+
+/* The table's shared object, made by the first handler. Null if the engine cannot open the table. */
+TableShare* ha_pbxt::shared() {
+  lock_shared_ha_data();
+  TableShare* share = static_cast<TableShare*>(get_ha_share_ptr());
+  if (!share && (share = new (std::nothrow) TableShare())) set_ha_share_ptr(share);
+  unlock_shared_ha_data();
+  return share;
+}
+
+/* Opens the current generation of the table if no other handler has, and a cursor in it. */
+int ha_pbxt::open_cursor() noexcept {
+  TableShare* share = shared();
+  if (!share) return HA_ERR_OUT_OF_MEM;
+  pbxt_status status = PBXT_OK;
+  lock_shared_ha_data();
+  if (!share->current) {
+    std::shared_ptr<OpenTable> fresh = std::make_shared<OpenTable>();
+    status = fresh->open(table, name_.c_str());
+    if (status == PBXT_OK) share->current = std::move(fresh);
+  }
+  open_table_ = share->current;
+  unlock_shared_ha_data();
+  if (status == PBXT_OK) status = pbxt_cursor_open(open_table_->core(), &cursor_);
+  return to_ha_error(status, ha_thd());
+}
+
+void ha_pbxt::close_cursor() {
+  if (cursor_) {
+    unbind();
+    pbxt_cursor_close(cursor_);
+    cursor_ = nullptr;
+  }
+  open_table_.reset();
+}
+
+/* TRUNCATE through another handler of the same share has replaced the generation this cursor belongs to. */
+int ha_pbxt::use_current_generation() {
+  if (likely(cursor_ && shared()->current == open_table_)) return 0;
+  close_cursor();
+  return open_cursor();
+}
+
+int ha_pbxt::open(const char* name, int, uint) noexcept {
+  name_ = name;
+  if (int error = open_cursor()) return error;
+  stats.block_size = kBlockSize;
+  key_used_on_scan = MAX_KEY;
+  return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
+}
+
+int ha_pbxt::close() {
+  close_cursor();
+  return 0;
+}
+
+int ha_pbxt::reset() {
+  pbxt_cursor_reset(cursor_);
+  pending_ = Pending::kNothing;
+  seek_is_current_ = range_end_set_ = in_range_first_ = false;
+  return 0;
+}
+
+/* ---- statements ---- */
+
+THR_LOCK_DATA** ha_pbxt::store_lock(THD*, THR_LOCK_DATA** to, thr_lock_type lock_type) {
+  // The server's table locks are not used: lock_count() is 0. The type tells how rows are to be read.
+  if (lock_type != TL_IGNORE) sql_lock_ = lock_type;
+  return to;
+}
+
+int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
+  if (int error = use_current_generation()) return error;
+  int error = 0;
+  Session* session = Session::get(thd, &error);
+  if (!session || (error = session->join())) return error;
+  bool writes = lock_type >= TL_FIRST_WRITE;
+  bool locking_read = writes && is_locking_read(thd);
+  binding_ = pbxt_bind{};
+  binding_.for_write = writes && !locking_read;
+  binding_.autonomous = table->s->sequence != nullptr;
+  binding_.skip_locked = lock_type == TL_READ_SKIP_LOCKED || lock_type == TL_WRITE_SKIP_LOCKED;
+  if (locking_read || lock_type == TL_WRITE_SKIP_LOCKED)
+    binding_.lock_mode = PBXT_LOCK_EXCLUSIVE;
+  else if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED)
+    binding_.lock_mode = PBXT_LOCK_SHARED;
+  // Checks of long unique keys read through a second handler: they must see and hold the newest committed
+  // rows.
+  if (sql_lock_ == TL_UNLOCK && writes) binding_.lock_mode = PBXT_LOCK_EXCLUSIVE;
+  all_columns_ = binding_.for_write;
+  if ((error = to_ha_error(pbxt_cursor_bind(cursor_, session->core(), &binding_), thd))) return error;
+  session_ = session;
+  return 0;
+}
+
+void ha_pbxt::unbind() {
+  if (!session_) return;
+  pbxt_cursor_unbind(cursor_);
+  session_ = nullptr;
+}
+
+int ha_pbxt::external_lock(THD* thd, int lock_type) {
+  if (lock_type == F_UNLCK) {
+    unbind();
+    sql_lock_ = TL_UNLOCK;
+    return 0;
+  }
+  thr_lock_type type = sql_lock_;
+  if (type == TL_UNLOCK) type = lock_type == F_WRLCK ? TL_WRITE : TL_READ;
+  return bind(thd, type);
+}
+
+int ha_pbxt::start_stmt(THD* thd, thr_lock_type lock_type) {
+  sql_lock_ = lock_type;
+  return bind(thd, lock_type);
+}
+
+/* A change of a row changes the entries of indexes on virtual columns: the server must compute those columns.
+ */
+void ha_pbxt::column_bitmaps_signal() {
+  if (!table->vfield || table->current_lock != F_WRLCK) return;
+  for (Field** field = table->vfield; *field; field++)
+    if (Definition::is_indexed_virtual(*field)) table->mark_virtual_column_with_deps(*field);
+}
+
+int ha_pbxt::fail(pbxt_status status) const {
+  return to_ha_error(status, ha_thd());
+}
+
+bool ha_pbxt::get_error_message(int error, String* buffer) {
+  if (is_engine_error(error) || error == HA_ERR_ROLLBACK) buffer->append(error_text(), strlen(error_text()));
+  return false;
+}
+
+/* ---- statistics and costs ---- */
+
+void ha_pbxt::read_table_size(uint flag) {
+  pbxt_table_info size{};
+  if (pbxt_get_table_info(open_table_->core(), &size) != PBXT_OK) return;
+  stats.records = size.rows_estimate;
+  // The optimizer takes 0 and 1 for facts; a table that others write to has no such facts. SHOW gets the true
+  // number.
+  if (stats.records < 2 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN))) stats.records = 2;
+  stats.data_file_length = size.data_bytes;
+  stats.index_file_length = size.index_bytes;
+  stats.mean_rec_length = static_cast<ulong>(size.mean_row_bytes);
+  stats.create_time = static_cast<time_t>(size.created_unix_seconds);
+  if (flag & HA_STATUS_TIME) stats.update_time = static_cast<time_t>(size.updated_unix_seconds);
+  if (flag & HA_STATUS_AUTO) stats.auto_increment_value = size.auto_increment_next;
+}
+
+void ha_pbxt::read_key_statistics() {
+  uint64_t rows[MAX_REF_PARTS];
+  for (uint i = 0; i < table->s->keys; i++) {
+    KEY& key = table->key_info[i];
+    uint parts = key.user_defined_key_parts;
+    if (!key.rec_per_key || parts > MAX_REF_PARTS) continue;
+    if (pbxt_rows_per_key(open_table_->core(), i, rows, parts) != PBXT_OK) continue;
+    for (uint j = 0; j < parts; j++) key.rec_per_key[j] = static_cast<ulong>(rows[j]);
+  }
+}
+
+int ha_pbxt::info(uint flag) {
+  if (flag & (HA_STATUS_VARIABLE | HA_STATUS_AUTO | HA_STATUS_TIME)) read_table_size(flag);
+  if (flag & HA_STATUS_CONST) {
+    stats.block_size = kBlockSize;
+    read_key_statistics();
+  }
+  if (flag & HA_STATUS_ERRKEY) errkey = duplicate_index_;
+  return 0;
+}
+
+double ha_pbxt::scan_time() {
+  return static_cast<double>(stats.data_file_length) / kScanBytesPerUnit + 2;
+}
+
+double ha_pbxt::read_time(uint, uint ranges, ha_rows rows) {
+  return static_cast<double>(ranges + rows);
+}
+
+ha_rows ha_pbxt::records() {
+  if (!session_) return stats.records;
+  if (binding_.lock_mode != PBXT_LOCK_NONE) return HA_POS_ERROR;  // rows to be locked must be read
+  uint64_t rows = 0;
+  return pbxt_count(cursor_, session_->core(), &rows) == PBXT_OK ? rows : HA_POS_ERROR;
+}
+
+ha_rows ha_pbxt::records_in_range(uint index, const key_range* low, const key_range* high, page_range*) {
+  uint64_t rows = 0;
+  pbxt_status status = pbxt_range_estimate(
+      open_table_->core(), index, low ? low->key : nullptr, low ? parts_in(low->keypart_map) : 0,
+      low && low->flag != HA_READ_AFTER_KEY, high ? high->key : nullptr,
+      high ? parts_in(high->keypart_map) : 0, high && high->flag != HA_READ_BEFORE_KEY, &rows);
+  return status == PBXT_OK ? rows : HA_POS_ERROR;
+}
+
+}  // namespace pbxt

@@ -1,0 +1,150 @@
+/*
+ * ha_pbxt.h: the handler: one use of one table by one connection at a time.
+ *
+ * The methods are spread over ha_pbxt.cc (life cycle, locks, statistics), ha_pbxt_read.cc, ha_pbxt_write.cc
+ * and ha_pbxt_ddl.cc. A handler has one cursor for its whole life. It is bound to the connection's session
+ * once a statement; nothing on the path of a single row allocates, locks, or looks anything up.
+ */
+#ifndef PBXT_PLUGIN_HA_PBXT_H
+#define PBXT_PLUGIN_HA_PBXT_H
+
+#include <memory>
+#include <string>
+
+#include "open_table.h"
+#include "plugin.h"
+
+namespace pbxt {
+class Session;
+
+class ha_pbxt final : public handler {
+ public:
+  ha_pbxt(handlerton* hton, TABLE_SHARE* share);
+  ~ha_pbxt() override;
+
+  /* ---- what the engine can do ---- */
+  Table_flags table_flags() const override;
+  ulong index_flags(uint index, uint part, bool all_parts) const override;
+  const char* index_type(uint) override { return "BTREE"; }
+  enum row_type get_row_type() const override { return ROW_TYPE_DYNAMIC; }
+  uint max_supported_keys() const override { return MAX_KEY; }
+  uint max_supported_key_part_length() const override { return MAX_DATA_LENGTH_FOR_KEY; }
+  const key_map* keys_to_use_for_scanning() override { return &key_map_full; }
+  uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
+
+  /* ---- life cycle and locks: ha_pbxt.cc ---- */
+  int open(const char* name, int mode, uint test_if_locked) noexcept override;
+  int close() override;
+  int info(uint flag) override;
+  int extra(enum ha_extra_function) override { return 0; }
+  int reset() override;
+  int external_lock(THD* thd, int lock_type) override;
+  int start_stmt(THD* thd, thr_lock_type lock_type) override;
+  THR_LOCK_DATA** store_lock(THD* thd, THR_LOCK_DATA** to, thr_lock_type lock_type) override;
+  uint lock_count() const override { return 0; }
+  void column_bitmaps_signal() override;
+  bool get_error_message(int error, String* buffer) override;
+
+  /* ---- costs and counts ---- */
+  double scan_time() override;
+  double read_time(uint index, uint ranges, ha_rows rows) override;
+  double key_scan_time(uint index) override { return keyread_time(index, 1, stats.records); }
+  ha_rows records() override;
+  ha_rows estimate_rows_upper_bound() override { return HA_POS_ERROR; }
+  ha_rows records_in_range(uint index, const key_range* low, const key_range* high,
+                           page_range* pages) override;
+
+  /* ---- reads: ha_pbxt_read.cc ---- */
+  int rnd_init(bool scan) override;
+  int rnd_next(uchar* record) override;
+  int rnd_end() override;
+  void position(const uchar* record) override;
+  int rnd_pos(uchar* record, uchar* position) override;
+  int index_init(uint index, bool sorted) override;
+  int index_end() override;
+  int index_read_map(uchar* record, const uchar* key, key_part_map parts, ha_rkey_function mode) override;
+  int index_read_last_map(uchar* record, const uchar* key, key_part_map parts) override;
+  int index_next(uchar* record) override;
+  int index_prev(uchar* record) override;
+  int index_first(uchar* record) override;
+  int index_last(uchar* record) override;
+  int index_next_same(uchar* record, const uchar* key, uint key_length) override;
+  int read_range_first(const key_range* start, const key_range* end, bool equal, bool sorted) override;
+  void unlock_row() override { pbxt_unlock_row(cursor_); }
+
+  /* ---- changes: ha_pbxt_write.cc ---- */
+  int write_row(const uchar* record) override;
+  int update_row(const uchar* old_record, const uchar* new_record) override;
+  int delete_row(const uchar* record) override;
+  void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
+                          ulonglong* reserved) override;
+  int reset_auto_increment(ulonglong value) override;
+  void update_create_info(HA_CREATE_INFO* create_info) override;
+  bool autoinc_lock_mode_stmt_unsafe() const override { return true; }
+
+  /* ---- tables: ha_pbxt_ddl.cc ---- */
+  int create(const char* name, TABLE* form, HA_CREATE_INFO* create_info) override;
+  int delete_table(const char* name) override;
+  int rename_table(const char* from, const char* to) override;
+  int truncate() override;
+  ulonglong table_version() const override;
+  enum_alter_inplace_result check_if_supported_inplace_alter(TABLE* altered,
+                                                             Alter_inplace_info* info) override;
+  bool commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* info, bool commit) override;
+  bool check_if_incompatible_data(HA_CREATE_INFO*, uint) override { return COMPATIBLE_DATA_NO; }
+  int check(THD* thd, HA_CHECK_OPT* options) override;
+  int analyze(THD* thd, HA_CHECK_OPT* options) override;
+  int optimize(THD*, HA_CHECK_OPT*) override { return HA_ADMIN_TRY_ALTER; }
+
+ private:
+  /* What the next read must do first. */
+  enum class Pending : uint8_t { kNothing, kScan, kIndex };
+
+  TableShare* shared();
+  int open_cursor() noexcept;
+  void close_cursor();
+  int use_current_generation();
+  int bind(THD* thd, thr_lock_type lock_type);
+  void unbind();
+
+  void read_table_size(uint flag);
+  void read_key_statistics();
+
+  int fail(pbxt_status status) const;
+  int found(pbxt_status status, int nothing_found) const {
+    if (likely(status == PBXT_OK)) return 0;
+    return status == PBXT_NOT_FOUND || status == PBXT_END ? nothing_found : fail(status);
+  }
+  /* Bits of the record that no column owns must be as in the default record: the server compares whole
+   * records. */
+  void prepare_record(uchar* record) const {
+    memcpy(record, table_share->default_values, table_share->null_bytes);
+  }
+  int start_pending();
+  int choose_columns();
+  int seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode);
+  int set_end_of_range(const key_range* end);
+  int key_duplicated();
+  int raise_auto_increment(Field* field);
+
+  std::shared_ptr<OpenTable> open_table_;
+  pbxt_cursor* cursor_ = nullptr;
+  Session* session_ = nullptr; /* while bound */
+  pbxt_bind binding_{};
+  thr_lock_type sql_lock_ = TL_UNLOCK; /* of the statement; TL_UNLOCK in a handler made by clone() */
+  Pending pending_ = Pending::kNothing;
+  bool seek_is_current_ = false; /* the cursor was placed by a search with seek_length_ bytes */
+  bool range_end_set_ = false;
+  bool in_range_first_ = false;
+  bool all_columns_ = false;
+  uint seek_length_ = 0;
+  uint duplicate_index_ = 0;
+  uint64_t known_auto_increment_ = 0; /* the engine's next value is at least this */
+  std::string name_;
+};
+
+}  // namespace pbxt
+
+using pbxt::ha_pbxt;
+
+#endif

@@ -1,0 +1,168 @@
+/*
+ * ha_pbxt_ddl.cc: CREATE, DROP, RENAME, TRUNCATE, ALTER, CHECK and ANALYZE.
+ *
+ * Tables are named by the server's path, byte for byte. Each change of the catalog is atomic and durable in
+ * the engine when the call returns. ALTER in place is offered only where nothing the engine stores would
+ * change; everything else goes the server's way of copying, whose rows are one ordinary transaction that the
+ * server commits at the end of the copy.
+ */
+#include "error_map.h"
+#include "ha_pbxt.h"
+#include "session.h"
+
+// After the server's own headers, which it needs.
+#include <mysql/service_print_check_msg.h>
+
+namespace pbxt {
+namespace {
+
+void warn_about_foreign_keys(THD* thd, HA_CREATE_INFO* create_info) {
+  if (!create_info->alter_info) return;
+  List_iterator<Key> keys(create_info->alter_info->key_list);
+  while (Key* key = keys++) {
+    if (key->type != Key::FOREIGN_KEY || key->old) continue;
+    const Foreign_key* foreign = static_cast<const Foreign_key*>(key);
+    const LEX_CSTRING& name = foreign->constraint_name.str ? foreign->constraint_name : foreign->name;
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR,
+                        "PBXT does not enforce foreign keys: constraint %s to table %s is ignored",
+                        name.str ? name.str : "(unnamed)", foreign->ref_table.str);
+  }
+}
+
+void warn_about_ignored_options(THD* thd, const HA_CREATE_INFO* create_info) {
+  if (create_info->data_file_name)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED,
+                        ER_THD(thd, WARN_OPTION_IGNORED), "DATA DIRECTORY");
+  if (create_info->index_file_name)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED,
+                        ER_THD(thd, WARN_OPTION_IGNORED), "INDEX DIRECTORY");
+}
+
+/* Changes that concern the server's definition file alone, given that both definitions store alike. */
+constexpr alter_table_operations kDefinitionOnly =
+    ALTER_CHANGE_COLUMN_DEFAULT | ALTER_COLUMN_NAME | ALTER_RENAME_COLUMN |
+    ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_DROP_CHECK_CONSTRAINT | ALTER_CHANGE_INDEX_COMMENT |
+    ALTER_INDEX_IGNORABILITY | ALTER_RENAME | ALTER_CHANGE_COLUMN | ALTER_CHANGE_CREATE_OPTION;
+
+constexpr ulong kDefinitionOnlyOptions = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT |
+                                         HA_CREATE_USED_MIN_ROWS | HA_CREATE_USED_MAX_ROWS |
+                                         HA_CREATE_USED_AVG_ROW_LENGTH | HA_CREATE_USED_STATS_PERSISTENT |
+                                         HA_CREATE_USED_STATS_AUTO_RECALC | HA_CREATE_USED_STATS_SAMPLE_PAGES;
+
+struct CheckReport {
+  THD* thd;
+  TABLE* table;
+};
+
+void report_finding(void* context, const char* text) {
+  const CheckReport* report = static_cast<const CheckReport*>(context);
+  const TABLE_SHARE* share = report->table->s;
+  print_check_msg(report->thd, share->db.str, share->table_name.str, "check", "error", text, 1);
+}
+
+void report_progress(void* context, uint64_t done, uint64_t total) {
+  thd_progress_report(static_cast<const CheckReport*>(context)->thd, done, total);
+}
+
+}  // namespace
+
+int ha_pbxt::create(const char* name, TABLE* form, HA_CREATE_INFO* create_info) {
+  THD* thd = ha_thd();
+  warn_about_foreign_keys(thd, create_info);
+  warn_about_ignored_options(thd, create_info);
+  Definition definition;
+  definition.build(form, name);
+  definition.def.auto_increment = create_info->auto_increment_value;
+  definition.def.temporary = create_info->tmp_table();
+  return to_ddl_error(pbxt_table_create(db, Session::core_of(thd), &definition.def), thd);
+}
+
+int ha_pbxt::delete_table(const char* name) {
+  THD* thd = ha_thd();
+  return to_ddl_error(pbxt_table_drop(db, Session::core_of(thd), name, strlen(name)), thd);
+}
+
+int ha_pbxt::rename_table(const char* from, const char* to) {
+  THD* thd = ha_thd();
+  return to_ddl_error(pbxt_table_rename(db, Session::core_of(thd), from, strlen(from), to, strlen(to)), thd);
+}
+
+/* The engine gives the table a new generation; the share takes it over, and other handlers find it at their
+ * next bind. */
+int ha_pbxt::truncate() {
+  THD* thd = ha_thd();
+  thr_lock_type lock = session_ ? (sql_lock_ == TL_UNLOCK ? TL_WRITE : sql_lock_) : TL_UNLOCK;
+  close_cursor();
+  lock_shared_ha_data();
+  TableShare* share = static_cast<TableShare*>(get_ha_share_ptr());
+  if (share) share->current.reset();
+  unlock_shared_ha_data();
+  int error = to_ddl_error(pbxt_table_truncate(db, Session::core_of(thd), name_.data(), name_.size()), thd);
+  known_auto_increment_ = 0;
+  int open_error = lock == TL_UNLOCK ? open_cursor() : bind(thd, lock);
+  return error ? error : open_error;
+}
+
+ulonglong ha_pbxt::table_version() const {
+  pbxt_table_info size{};
+  return pbxt_get_table_info(open_table_->core(), &size) == PBXT_OK ? size.table_id : 0;
+}
+
+/* ---- ALTER ---- */
+
+enum_alter_inplace_result ha_pbxt::check_if_supported_inplace_alter(TABLE* altered,
+                                                                    Alter_inplace_info* info) {
+  const HA_CREATE_INFO* create_info = info->create_info;
+  info->unsupported_reason = "PBXT stores the table differently after this change: it must be copied";
+  if (info->handler_flags & ~kDefinitionOnly) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  if (create_info->sequence || altered->versioned()) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  if (info->handler_flags & ALTER_CHANGE_CREATE_OPTION) {
+    if (create_info->used_fields & ~kDefinitionOnlyOptions) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    // A lower next value needs the largest one in the table, which the copy finds.
+    if (create_info->used_fields & HA_CREATE_USED_AUTO) {
+      ha_pbxt::info(HA_STATUS_AUTO);
+      if (create_info->auto_increment_value < stats.auto_increment_value)
+        return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    }
+  }
+  Definition before, after;
+  before.build(table, name_.c_str());
+  after.build(altered, name_.c_str());
+  if (!before.stores_like(after)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  info->unsupported_reason = nullptr;
+  return HA_ALTER_INPLACE_INSTANT;
+}
+
+bool ha_pbxt::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool commit) {
+  info->group_commit_ctx = nullptr;
+  const HA_CREATE_INFO* create_info = info->create_info;
+  bool sets_next_value =
+      (info->handler_flags & ALTER_CHANGE_CREATE_OPTION) && (create_info->used_fields & HA_CREATE_USED_AUTO);
+  if (!commit || !sets_next_value) return false;
+  int error = fail(pbxt_autoinc_raise(open_table_->core(), create_info->auto_increment_value));
+  if (error) print_error(error, MYF(0));
+  return error != 0;
+}
+
+/* ---- maintenance ---- */
+
+int ha_pbxt::check(THD* thd, HA_CHECK_OPT*) {
+  if (!session_) return HA_ADMIN_INTERNAL_ERROR;
+  CheckReport report{thd, table};
+  uint64_t findings = 0;
+  thd_progress_init(thd, 1);
+  pbxt_status status = pbxt_table_check(open_table_->core(), session_->core(), report_finding,
+                                        report_progress, &report, &findings);
+  thd_progress_end(thd);
+  if (status == PBXT_OK) return findings == 0 ? HA_ADMIN_OK : HA_ADMIN_CORRUPT;
+  if (int error = fail(status))
+    report_finding(&report, error == HA_ERR_ABORTED_BY_USER ? "stopped" : error_text());
+  return status == PBXT_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
+}
+
+int ha_pbxt::analyze(THD*, HA_CHECK_OPT*) {
+  info(HA_STATUS_CONST | HA_STATUS_VARIABLE | HA_STATUS_TIME);
+  return HA_ADMIN_OK;
+}
+
+}  // namespace pbxt

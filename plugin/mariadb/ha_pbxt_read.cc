@@ -1,0 +1,191 @@
+/*
+ * ha_pbxt_read.cc: table scans, index reads and reads by row reference.
+ *
+ * A scan starts at its first read, not at rnd_init or index_init, because the server may still change the
+ * list of wanted columns in between. A row reference is the engine's row id, 8 bytes big-endian, so that
+ * references compare like row ids.
+ */
+#include "error_map.h"
+#include "ha_pbxt.h"
+#include "session.h"
+
+namespace pbxt {
+namespace {
+
+uint parts_in(key_part_map map) {
+  return my_count_bits(map);
+}
+
+/* The server gives search modes for DESC parts in index order already. */
+bool seek_mode(ha_rkey_function mode, pbxt_seek* seek) {
+  switch (mode) {
+    case HA_READ_KEY_EXACT:
+    case HA_READ_PREFIX:
+      *seek = PBXT_SEEK_EXACT;
+      return true;
+    case HA_READ_KEY_OR_NEXT:
+      *seek = PBXT_SEEK_OR_NEXT;
+      return true;
+    case HA_READ_KEY_OR_PREV:
+    case HA_READ_PREFIX_LAST_OR_PREV:
+      *seek = PBXT_SEEK_OR_PREV;
+      return true;
+    case HA_READ_AFTER_KEY:
+      *seek = PBXT_SEEK_AFTER;
+      return true;
+    case HA_READ_BEFORE_KEY:
+      *seek = PBXT_SEEK_BEFORE;
+      return true;
+    case HA_READ_PREFIX_LAST:
+      *seek = PBXT_SEEK_LAST;
+      return true;
+    default:
+      return false;  // spatial modes
+  }
+}
+
+}  // namespace
+
+/* A statement that changes rows needs whole ones: the engine stores a new version with all columns. */
+int ha_pbxt::choose_columns() {
+  const MY_BITMAP* wanted = table->read_set;
+  if (all_columns_ || bitmap_is_set_all(wanted)) return fail(pbxt_cursor_columns(cursor_, nullptr, 0));
+  size_t bytes = (table->s->fields + 7) / 8;
+  return fail(pbxt_cursor_columns(cursor_, reinterpret_cast<const uint8_t*>(wanted->bitmap), bytes));
+}
+
+int ha_pbxt::start_pending() {
+  Pending what = pending_;
+  pending_ = Pending::kNothing;
+  if (int error = choose_columns()) return error;
+  return fail(what == Pending::kScan ? pbxt_scan_start(cursor_) : pbxt_index_start(cursor_, active_index));
+}
+
+/* ---- table scans and row references ---- */
+
+int ha_pbxt::rnd_init(bool scan) {
+  seek_is_current_ = range_end_set_ = false;
+  pending_ = scan ? Pending::kScan : Pending::kNothing;
+  return scan ? 0 : choose_columns();
+}
+
+int ha_pbxt::rnd_end() {
+  pending_ = Pending::kNothing;
+  return fail(pbxt_scan_end(cursor_));
+}
+
+int ha_pbxt::rnd_next(uchar* record) {
+  if (unlikely(pending_ != Pending::kNothing))
+    if (int error = start_pending()) return error;
+  prepare_record(record);
+  return found(pbxt_scan_next(cursor_, record), HA_ERR_END_OF_FILE);
+}
+
+void ha_pbxt::position(const uchar*) {
+  mi_int8store(ref, pbxt_cursor_row_id(cursor_));
+}
+
+int ha_pbxt::rnd_pos(uchar* record, uchar* position) {
+  prepare_record(record);
+  return found(pbxt_fetch(cursor_, mi_uint8korr(position), record), HA_ERR_KEY_NOT_FOUND);
+}
+
+/* ---- index reads ---- */
+
+int ha_pbxt::index_init(uint index, bool) {
+  active_index = index;
+  seek_is_current_ = range_end_set_ = false;
+  pending_ = Pending::kIndex;
+  return 0;
+}
+
+int ha_pbxt::index_end() {
+  active_index = MAX_KEY;
+  pending_ = Pending::kNothing;
+  seek_is_current_ = range_end_set_ = false;
+  return fail(pbxt_scan_end(cursor_));
+}
+
+int ha_pbxt::seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode) {
+  if (unlikely(pending_ != Pending::kNothing))
+    if (int error = start_pending()) return error;
+  if (range_end_set_ && !in_range_first_)
+    if (int error = set_end_of_range(nullptr)) return error;
+  prepare_record(record);
+  int error = found(pbxt_index_seek(cursor_, key, parts, mode, record), HA_ERR_KEY_NOT_FOUND);
+  seek_is_current_ = !error;
+  return error;
+}
+
+int ha_pbxt::index_read_map(uchar* record, const uchar* key, key_part_map map, ha_rkey_function mode) {
+  if (!key) return index_first(record);
+  pbxt_seek how;
+  if (!seek_mode(mode, &how)) return HA_ERR_UNSUPPORTED;
+  seek_length_ = calculate_key_len(table, active_index, key, map);
+  return seek(record, key, parts_in(map), how);
+}
+
+int ha_pbxt::index_read_last_map(uchar* record, const uchar* key, key_part_map map) {
+  return index_read_map(record, key, map, HA_READ_PREFIX_LAST);
+}
+
+int ha_pbxt::index_next(uchar* record) {
+  prepare_record(record);
+  return found(pbxt_index_next(cursor_, record), HA_ERR_END_OF_FILE);
+}
+
+int ha_pbxt::index_prev(uchar* record) {
+  prepare_record(record);
+  return found(pbxt_index_prev(cursor_, record), HA_ERR_END_OF_FILE);
+}
+
+int ha_pbxt::index_first(uchar* record) {
+  if (unlikely(pending_ != Pending::kNothing))
+    if (int error = start_pending()) return error;
+  seek_is_current_ = false;
+  if (range_end_set_ && !in_range_first_)
+    if (int error = set_end_of_range(nullptr)) return error;
+  prepare_record(record);
+  return found(pbxt_index_first(cursor_, record), HA_ERR_END_OF_FILE);
+}
+
+int ha_pbxt::index_last(uchar* record) {
+  if (unlikely(pending_ != Pending::kNothing))
+    if (int error = start_pending()) return error;
+  seek_is_current_ = false;
+  if (range_end_set_)
+    if (int error = set_end_of_range(nullptr)) return error;
+  prepare_record(record);
+  return found(pbxt_index_last(cursor_, record), HA_ERR_END_OF_FILE);
+}
+
+/* The engine compares with the prefix of its last search; another prefix is compared by the server's own
+ * code. */
+int ha_pbxt::index_next_same(uchar* record, const uchar* key, uint key_length) {
+  if (!seek_is_current_ || key_length != seek_length_)
+    return handler::index_next_same(record, key, key_length);
+  prepare_record(record);
+  return found(pbxt_index_next_same(cursor_, record), HA_ERR_END_OF_FILE);
+}
+
+int ha_pbxt::set_end_of_range(const key_range* end) {
+  range_end_set_ = end != nullptr;
+  if (!end) return fail(pbxt_index_end_range(cursor_, nullptr, 0, 0));
+  int inclusive = end->flag != HA_READ_BEFORE_KEY;
+  return fail(pbxt_index_end_range(cursor_, end->key, parts_in(end->keypart_map), inclusive));
+}
+
+/* The server's own steps, with the end of the range told to the engine before, so that it need not fetch rows
+ * beyond. */
+int ha_pbxt::read_range_first(const key_range* start, const key_range* end, bool equal, bool sorted) {
+  if (unlikely(pending_ != Pending::kNothing))
+    if (int error = start_pending()) return error;
+  if (end || range_end_set_)
+    if (int error = set_end_of_range(end)) return error;
+  in_range_first_ = true;
+  int error = handler::read_range_first(start, end, equal, sorted);
+  in_range_first_ = false;
+  return error;
+}
+
+}  // namespace pbxt

@@ -1,0 +1,83 @@
+/*
+ * ha_pbxt_write.cc: insert, update, delete, and automatic values.
+ *
+ * A failed change leaves nothing behind in the engine, so the server may go on with the next row of the same
+ * statement.
+ */
+#include "error_map.h"
+#include "ha_pbxt.h"
+#include "session.h"
+
+namespace pbxt {
+
+/* Tells the server which key and which row are in the way, so that REPLACE and ON DUPLICATE KEY need no
+ * second search. */
+int ha_pbxt::key_duplicated() {
+  uint32_t index = 0;
+  uint64_t row_id = 0;
+  pbxt_cursor_duplicate(cursor_, &index, &row_id);
+  duplicate_index_ = index;
+  if (dup_ref) mi_int8store(dup_ref, row_id);
+  return HA_ERR_FOUND_DUPP_KEY;
+}
+
+/* A value given by the user may lie above the engine's next one. */
+int ha_pbxt::raise_auto_increment(Field* field) {
+  if (field->is_null()) return 0;
+  longlong value = field->val_int();
+  if (value <= 0 && !field->is_unsigned()) return 0;
+  uint64_t given = static_cast<uint64_t>(value);
+  if (given < known_auto_increment_ || given == UINT64_MAX) return 0;
+  if (int error = fail(pbxt_autoinc_raise(open_table_->core(), given + 1))) return error;
+  known_auto_increment_ = given + 1;
+  return 0;
+}
+
+int ha_pbxt::write_row(const uchar* record) {
+  bool in_place = record == table->record[0];
+  if (table->next_number_field && in_place)
+    if (int error = update_auto_increment()) return error;
+  pbxt_status status = pbxt_insert(cursor_, record);
+  if (unlikely(status != PBXT_OK)) return status == PBXT_DUPLICATE_KEY ? key_duplicated() : fail(status);
+  if (table->next_number_field && in_place && insert_id_for_cur_row == 0)
+    return raise_auto_increment(table->next_number_field);
+  return 0;
+}
+
+int ha_pbxt::update_row(const uchar* old_record, const uchar* new_record) {
+  pbxt_status status = pbxt_update(cursor_, pbxt_cursor_row_id(cursor_), old_record, new_record);
+  if (unlikely(status != PBXT_OK)) return status == PBXT_DUPLICATE_KEY ? key_duplicated() : fail(status);
+  Field* number = table->found_next_number_field;
+  if (number && new_record == table->record[0] && bitmap_is_set(table->write_set, number->field_index))
+    return raise_auto_increment(number);
+  return 0;
+}
+
+int ha_pbxt::delete_row(const uchar* record) {
+  return fail(pbxt_delete(cursor_, pbxt_cursor_row_id(cursor_), record));
+}
+
+void ha_pbxt::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
+                                 ulonglong* reserved) {
+  uint64_t first_value = 0, count = 0;
+  if (fail(pbxt_autoinc_reserve(open_table_->core(), offset, increment, wanted, &first_value, &count)) != 0) {
+    *first = ULONGLONG_MAX;  // the server reports that no value could be had
+    return;
+  }
+  *first = first_value;
+  *reserved = count;
+}
+
+int ha_pbxt::reset_auto_increment(ulonglong value) {
+  known_auto_increment_ = 0;
+  return fail(pbxt_autoinc_set(open_table_->core(), value == 0 ? 1 : value));
+}
+
+/* SHOW CREATE TABLE prints the next value, and a copying ALTER hands it on. */
+void ha_pbxt::update_create_info(HA_CREATE_INFO* create_info) {
+  if (create_info->used_fields & HA_CREATE_USED_AUTO) return;
+  info(HA_STATUS_AUTO);
+  create_info->auto_increment_value = stats.auto_increment_value;
+}
+
+}  // namespace pbxt

@@ -1,0 +1,37 @@
+/*
+ * open_table.h: the engine's table behind a server table, shared by all handlers of it.
+ */
+#ifndef PBXT_PLUGIN_OPEN_TABLE_H
+#define PBXT_PLUGIN_OPEN_TABLE_H
+
+#include <memory>
+
+#include "definition.h"
+
+namespace pbxt {
+
+/* One opened generation of a table. Lives until the last handler that has a cursor in it lets go. */
+class OpenTable {
+ public:
+  OpenTable() = default;
+  OpenTable(const OpenTable&) = delete;
+  OpenTable& operator=(const OpenTable&) = delete;
+  ~OpenTable();
+
+  pbxt_status open(const TABLE* table, const char* name);
+  pbxt_table* core() const { return core_; }
+
+ private:
+  Definition definition_; /* the engine keeps pointers to its key part contexts */
+  pbxt_table* core_ = nullptr;
+};
+
+/* Hangs on the server's TABLE_SHARE (or on a partition's place in it). TRUNCATE puts a new generation in. */
+class TableShare : public Handler_share {
+ public:
+  std::shared_ptr<OpenTable> current;
+};
+
+}  // namespace pbxt
+
+#endif

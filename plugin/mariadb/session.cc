@@ -1,0 +1,155 @@
+/*
+ * session.cc: the transaction of one connection: joins the server's transaction list, carries statement
+ * boundaries, prepare, commit and rollback to the engine.
+ *
+ * State: SessionState, changed by set_state() alone, so that no flag of one transaction can survive into the
+ * next. Every function is O(1) beside the engine's own work. commit_ordered() may run in another thread,
+ * under the server's LOCK_commit_ordered: it reports nothing and allocates nothing.
+ */
+#include "session.h"
+
+#include <new>
+
+#include "error_map.h"
+#include "xa.h"
+
+namespace pbxt {
+namespace {
+
+bool in_multi_statement_transaction(THD* thd) {
+  return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) != 0;
+}
+
+/* A plain autocommit SELECT is one snapshot read: it is serializable without any lock. */
+bool is_single_read(THD* thd) {
+  return !in_multi_statement_transaction(thd) && thd_sql_command(thd) == SQLCOM_SELECT &&
+         !thd->lex->requires_prelocking();
+}
+
+pbxt_isolation isolation_of(THD* thd) {
+  switch (thd_tx_isolation(thd)) {
+    case ISO_READ_UNCOMMITTED:
+    case ISO_READ_COMMITTED:
+      return PBXT_READ_COMMITTED;
+    case ISO_REPEATABLE_READ:
+      return PBXT_REPEATABLE_READ;
+    default:
+      return is_single_read(thd) ? PBXT_REPEATABLE_READ : PBXT_SERIALIZABLE;
+  }
+}
+
+}  // namespace
+
+Session* Session::find(THD* thd) {
+  return static_cast<Session*>(thd_get_ha_data(thd, hton));
+}
+
+Session* Session::get(THD* thd, int* error) {
+  if (Session* session = find(thd)) return session;
+  Session* session = new (std::nothrow) Session(thd);
+  if (!session) {
+    *error = HA_ERR_OUT_OF_MEM;
+    return nullptr;
+  }
+  pbxt_status status = pbxt_session_open(db, session, thd_get_thread_id(thd), &session->core_);
+  if (status != PBXT_OK) {
+    *error = to_ha_error(status, thd);
+    delete session;
+    return nullptr;
+  }
+  thd_set_ha_data(thd, hton, session);
+  return session;
+}
+
+pbxt_session* Session::core_of(THD* thd) {
+  if (!thd) return nullptr;
+  int error = 0;
+  Session* session = get(thd, &error);
+  if (!session) return nullptr;
+  session->configure();  // lock timeouts count for DDL, too
+  return session->core_;
+}
+
+void Session::set_state(SessionState state) {
+  state_ = state;
+  if (state == SessionState::kIdle) in_statement_ = false;
+}
+
+bool Session::is_whole_transaction(bool all) const {
+  return all || !in_multi_statement_transaction(thd_);
+}
+
+int Session::configure() {
+  pbxt_session_config config{};
+  config.isolation = isolation_of(thd_);
+  config.conflict_mode = session_conflict_mode(thd_);
+  config.lock_wait_timeout_ms = static_cast<uint64_t>(lock_wait_timeout_seconds(thd_)) * 1000;
+  config.flush_at_commit = flush_at_commit();
+  return to_ha_error(pbxt_session_configure(core_, &config), thd_);
+}
+
+int Session::join() {
+  if (int error = configure()) return error;
+  trans_register_ha(thd_, false, hton, 0);
+  if (in_multi_statement_transaction(thd_)) trans_register_ha(thd_, true, hton, 0);
+  if (state_ == SessionState::kIdle) set_state(SessionState::kActive);
+  if (in_statement_) return 0;
+  int error = to_ha_error(pbxt_statement_begin(core_), thd_);
+  if (!error) in_statement_ = true;
+  return error;
+}
+
+int Session::start_snapshot() {
+  if (int error = join()) return error;
+  return to_ha_error(pbxt_take_snapshot(core_), thd_);
+}
+
+int Session::end_statement() {
+  if (!in_statement_) return 0;
+  in_statement_ = false;
+  return to_ha_error(pbxt_statement_end(core_), thd_);
+}
+
+int Session::prepare(bool all) {
+  if (!is_whole_transaction(all)) return end_statement();
+  if (!pbxt_session_has_changes(core_)) return 0;
+  uint8_t bytes[kXidBytesMax];
+  XID xid;
+  thd_get_xid(thd_, reinterpret_cast<MYSQL_XID*>(&xid));
+  size_t length = xid_to_bytes(xid, bytes);
+  int error = to_ha_error(pbxt_prepare(core_, bytes, length), thd_);
+  if (!error) set_state(SessionState::kPrepared);
+  return error;
+}
+
+void Session::commit_ordered() {
+  // Readers and users of temporary tables alone are never prepared: commit() does all of their work.
+  if (state_ != SessionState::kPrepared) return;
+  if (pbxt_commit_ordered(core_) == PBXT_OK) set_state(SessionState::kOrdered);
+}
+
+int Session::commit(bool all) {
+  if (!is_whole_transaction(all)) return end_statement();
+  if (state_ == SessionState::kIdle) return 0;
+  set_state(SessionState::kIdle);
+  return to_ha_error(pbxt_commit(core_), thd_);
+}
+
+int Session::rollback(bool all) {
+  if (is_whole_transaction(all)) {
+    if (state_ == SessionState::kIdle) return 0;
+    set_state(SessionState::kIdle);
+    return to_ha_error(pbxt_rollback(core_), thd_);
+  }
+  if (!in_statement_) return 0;
+  in_statement_ = false;
+  return to_ha_error(pbxt_statement_rollback(core_), thd_);
+}
+
+void Session::close() {
+  if (state_ == SessionState::kPrepared) pbxt_detach_prepared(core_);
+  pbxt_session_close(core_);
+  delete this;
+}
+
+}  // namespace pbxt

@@ -1,0 +1,62 @@
+/*
+ * session.h: one server connection as the engine sees it, and the one state machine of its transaction.
+ */
+#ifndef PBXT_PLUGIN_SESSION_H
+#define PBXT_PLUGIN_SESSION_H
+
+#include "plugin.h"
+
+namespace pbxt {
+
+/*
+ *   kIdle --join--> kActive --prepare--> kPrepared --commit_ordered--> kOrdered
+ *     ^                |                     |                            |
+ *     +---- commit or rollback from any state (set_state is the only writer) ----+
+ */
+enum class SessionState : uint8_t {
+  kIdle,     /* the server knows of no transaction here */
+  kActive,   /* registered with the server */
+  kPrepared, /* durable, decided by the server */
+  kOrdered   /* visible; only the end is missing */
+};
+
+class Session {
+ public:
+  /* The connection's session; null if it has none yet. */
+  static Session* find(THD* thd);
+  /* As find(), opened if missing. Null on failure, with the server's error number in *error. */
+  static Session* get(THD* thd, int* error);
+  /* The engine's session of the running connection for DDL calls; null is allowed there. */
+  static pbxt_session* core_of(THD* thd);
+
+  /* A statement begins to use tables of the engine: registers with the server, takes over the settings.
+   * Idempotent. */
+  int join();
+  int start_snapshot();
+
+  int prepare(bool all);
+  void commit_ordered();
+  int commit(bool all);
+  int rollback(bool all);
+  void close(); /* ends the session and deletes this */
+
+  pbxt_session* core() const { return core_; }
+  THD* thd() const { return thd_; }
+  SessionState state() const { return state_; }
+
+ private:
+  explicit Session(THD* thd) : thd_(thd), core_(nullptr), state_(SessionState::kIdle), in_statement_(false) {}
+  bool is_whole_transaction(bool all) const;
+  int configure();
+  void set_state(SessionState state);
+  int end_statement();
+
+  THD* thd_;
+  pbxt_session* core_;
+  SessionState state_;
+  bool in_statement_;
+};
+
+}  // namespace pbxt
+
+#endif

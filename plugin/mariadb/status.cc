@@ -1,0 +1,76 @@
+/*
+ * status.cc: SHOW STATUS LIKE 'Pbxt%' and SHOW ENGINE PBXT STATUS.
+ *
+ * The counters are the engine's own, copied under no lock at each SHOW. The copy is shared by all
+ * connections: two that ask at the same moment may see each other's, equally fresh, numbers.
+ */
+#include "plugin.h"
+
+#include <string.h>
+
+namespace pbxt {
+namespace {
+
+pbxt_counters counters;
+
+#define PBXT_COUNTER(name) {#name, reinterpret_cast<char*>(&counters.name), SHOW_ULONGLONG}
+
+SHOW_VAR counter_variables[] = {PBXT_COUNTER(txns_committed),
+                                PBXT_COUNTER(txns_rolled_back),
+                                PBXT_COUNTER(txns_active_now),
+                                PBXT_COUNTER(txns_prepared_now),
+                                PBXT_COUNTER(rows_inserted),
+                                PBXT_COUNTER(rows_updated),
+                                PBXT_COUNTER(rows_deleted),
+                                PBXT_COUNTER(rows_read),
+                                PBXT_COUNTER(write_conflicts),
+                                PBXT_COUNTER(deadlocks),
+                                PBXT_COUNTER(lock_waits),
+                                PBXT_COUNTER(lock_timeouts),
+                                PBXT_COUNTER(log_bytes_written),
+                                PBXT_COUNTER(log_batches),
+                                PBXT_COUNTER(log_syncs),
+                                PBXT_COUNTER(log_tail_lsn),
+                                PBXT_COUNTER(log_durable_lsn),
+                                PBXT_COUNTER(cache_bytes_now),
+                                PBXT_COUNTER(cache_hits),
+                                PBXT_COUNTER(cache_misses),
+                                PBXT_COUNTER(index_memory_bytes_now),
+                                PBXT_COUNTER(row_map_memory_bytes_now),
+                                PBXT_COUNTER(blob_bytes_written),
+                                PBXT_COUNTER(segments_now),
+                                PBXT_COUNTER(data_bytes_on_disk_now),
+                                PBXT_COUNTER(recovery_micros),
+                                PBXT_COUNTER(recovery_log_bytes),
+                                PBXT_COUNTER(recovery_records),
+                                PBXT_COUNTER(snapshots_now),
+                                PBXT_COUNTER(oldest_snapshot_age_commits),
+                                {NullS, NullS, SHOW_LONG}};
+
+int fill_counters(MYSQL_THD, SHOW_VAR* variable, void*, struct system_status_var*, enum enum_var_type) {
+  pbxt_counters fresh{};
+  if (db && pbxt_get_counters(db, &fresh) == PBXT_OK) counters = fresh;
+  variable->type = SHOW_ARRAY;
+  variable->value = counter_variables;
+  return 0;
+}
+
+}  // namespace
+
+struct st_mysql_show_var status_variables[] = {SHOW_FUNC_ENTRY("pbxt", &fill_counters),
+                                               {NullS, NullS, SHOW_LONG}};
+
+bool show_engine_status(handlerton*, THD* thd, stat_print_fn* print, ha_stat_type type) {
+  if (type != HA_ENGINE_STATUS) return false;
+  char* text = nullptr;
+  size_t length = 0;
+  if (pbxt_status_report(db, &text, &length) != PBXT_OK) {
+    my_printf_error(ER_UNKNOWN_ERROR, "PBXT: no status report: %s", MYF(0), pbxt_error_text());
+    return true;
+  }
+  bool failed = print(thd, STRING_WITH_LEN("PBXT"), STRING_WITH_LEN(""), text, length);
+  pbxt_text_free(text);
+  return failed;
+}
+
+}  // namespace pbxt

@@ -1,0 +1,111 @@
+/*
+ * sysvars.cc: system variables pbxt_...: the current ones, and those of the PBXT of 2010, which are accepted
+ * so that an old settings file still starts a server, with a warning that names what to use instead.
+ *
+ * pbxt_data_dir and pbxt_cache_size are read once at start. The others are read at the begin of each
+ * statement.
+ */
+#include "plugin.h"
+
+namespace pbxt {
+namespace {
+
+char* data_dir;
+ulonglong cache_size;
+uint flush_log_at_trx_commit;
+
+MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                 "Directory of all PBXT files; a relative path begins at the data directory", NULL, NULL,
+                 "#pbxt");
+MYSQL_SYSVAR_ULONGLONG(cache_size, cache_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                       "Memory budget of PBXT in bytes; 0 is a quarter of the machine's memory", NULL, NULL,
+                       0, 0, ULONGLONG_MAX, 0);
+MYSQL_SYSVAR_UINT(
+    flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_RQCMDARG,
+    "1: a commit is on disk when it returns; 2: handed to the operating system, on disk within a second; "
+    "0: both within a second",
+    NULL, NULL, 1, 0, 2, 0);
+MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
+                   "Seconds to wait for a row lock; the shorter one of this and lock_wait_timeout counts",
+                   NULL, NULL, 50, 0, 365UL * 24 * 3600, 0);
+
+const char* conflict_mode_names[] = {"ERROR", "WAIT", NullS};
+TYPELIB conflict_mode_typelib = {array_elements(conflict_mode_names) - 1, "pbxt_conflict_mode",
+                                 conflict_mode_names, NULL};
+MYSQL_THDVAR_ENUM(
+    conflict_mode, PLUGIN_VAR_RQCMDARG,
+    "What an update of a row changed since the snapshot does: ERROR gives error 1020, WAIT goes on with the "
+    "newest committed version. The table option CONFLICT_MODE wins over it",
+    NULL, NULL, 0, &conflict_mode_typelib);
+
+/* ---- settings of the PBXT of 2010 ---- */
+
+#define PBXT_OLD_SETTINGS(X)                                                       \
+  X(index_cache_size, "pbxt_cache_size (one memory budget for everything)")        \
+  X(record_cache_size, "pbxt_cache_size (one memory budget for everything)")       \
+  X(log_cache_size, "pbxt_cache_size (one memory budget for everything)")          \
+  X(transaction_buffer_size, "pbxt_cache_size (one memory budget for everything)") \
+  X(log_buffer_size, "pbxt_cache_size (one memory budget for everything)")         \
+  X(log_file_threshold, "nothing: it has no counterpart")                          \
+  X(log_file_count, "nothing: it has no counterpart")                              \
+  X(checkpoint_frequency, "nothing: it has no counterpart")                        \
+  X(data_log_threshold, "nothing: it has no counterpart")                          \
+  X(data_file_grow_size, "nothing: it has no counterpart")                         \
+  X(row_file_grow_size, "nothing: it has no counterpart")                          \
+  X(garbage_threshold, "nothing: it has no counterpart")                           \
+  X(auto_increment_mode, "nothing: automatic values are never given twice")        \
+  X(offline_log_function, "nothing: it has no counterpart")                        \
+  X(sweeper_priority, "nothing: it has no counterpart")                            \
+  X(support_xa, "nothing: two-phase commit is always on")                          \
+  X(max_threads, "nothing: there is no limit of threads")                          \
+  X(index_dirty_threshold, "nothing: it has no counterpart")                       \
+  X(record_write_threshold, "nothing: it has no counterpart")
+
+#define PBXT_DECLARE_OLD(name, instead)                                         \
+  char* old_##name;                                                             \
+  MYSQL_SYSVAR_STR(name, old_##name, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY, \
+                   "Setting of an earlier PBXT, accepted without effect; use " instead, NULL, NULL, NULL);
+PBXT_OLD_SETTINGS(PBXT_DECLARE_OLD)
+#undef PBXT_DECLARE_OLD
+
+}  // namespace
+
+#define PBXT_LIST_OLD(name, instead) MYSQL_SYSVAR(name),
+struct st_mysql_sys_var* system_variables[] = {
+    MYSQL_SYSVAR(data_dir),          MYSQL_SYSVAR(cache_size),    MYSQL_SYSVAR(flush_log_at_trx_commit),
+    MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(conflict_mode), PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
+#undef PBXT_LIST_OLD
+
+Settings settings_at_start() {
+  return Settings{data_dir, cache_size};
+}
+
+void warn_about_old_settings() {
+#define PBXT_WARN_OLD(name, instead)                                                         \
+  if (old_##name)                                                                            \
+    sql_print_warning("PBXT: pbxt_" #name                                                    \
+                      "=%s is a setting of an earlier PBXT and has no effect; use " instead, \
+                      old_##name);
+  PBXT_OLD_SETTINGS(PBXT_WARN_OLD)
+#undef PBXT_WARN_OLD
+}
+
+uint8_t flush_at_commit() {
+  return static_cast<uint8_t>(flush_log_at_trx_commit);
+}
+
+/* NOWAIT and WAIT n of a statement change only the server's own lock_wait_timeout, so the shorter one must
+ * win. */
+ulong lock_wait_timeout_seconds(THD* thd) {
+  ulong own = THDVAR(thd, lock_wait_timeout);
+  ulong servers = static_cast<ulong>(thd->variables.lock_wait_timeout);
+  return own < servers ? own : servers;
+}
+
+pbxt_conflict_mode session_conflict_mode(THD* thd) {
+  // An applier of a replica must reach the primary's result: it never gives up a row the primary has changed.
+  if (thd->slave_thread || thd->rgi_slave) return PBXT_CONFLICT_WAIT;
+  return THDVAR(thd, conflict_mode) == 0 ? PBXT_CONFLICT_ERROR : PBXT_CONFLICT_WAIT;
+}
+
+}  // namespace pbxt
