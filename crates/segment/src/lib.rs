@@ -1,0 +1,22 @@
+//! Segment: the files of a database: append-only segments, the manifest that lists them, large values.
+//!
+//! Why it exists: one place knows file names, headers and footers, and offers no way to write a byte range twice (P1).
+//! Format: docs/format.md.
+
+mod blob;
+mod footer;
+mod geometry;
+mod header;
+mod manifest;
+mod manifest_record;
+mod names;
+mod store;
+
+pub use blob::{BlobRef, BlobStore};
+pub use footer::{FOOTER_BYTES, SegmentFooter};
+pub use geometry::Geometry;
+pub use header::{SEGMENT_HEADER_BYTES, SegmentHeader};
+pub use manifest::Manifest;
+pub use manifest_record::{ManifestRecord, SealedSegment};
+pub use names::{SegmentClass, segment_name};
+pub use store::{OpenMode, SegmentStore, StartState};
