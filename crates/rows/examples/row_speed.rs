@@ -11,7 +11,13 @@ const ROUNDS: u32 = 1_000_000;
 const RUNS: usize = 7;
 
 fn column(offset: u32, kind: HostKind, null_bit: u8) -> HostColumn {
-    HostColumn { offset, kind, null_offset: 0, null_bit, stored: true }
+    HostColumn {
+        offset,
+        kind,
+        null_offset: 0,
+        null_bit,
+        stored: true,
+    }
 }
 
 /// Two keys, six numbers, a date, two strings and a padded string: what tables mostly look like.
@@ -66,7 +72,14 @@ impl Weigher for UpperCase {
 }
 
 fn part(column: u16, length: u32, nullable: bool, encoding: KeyEncoding) -> KeyPart {
-    KeyPart { column, length, prefix: false, nullable, descending: false, encoding }
+    KeyPart {
+        column,
+        length,
+        prefix: false,
+        nullable,
+        descending: false,
+        encoding,
+    }
 }
 
 fn main() -> Result<()> {
@@ -79,47 +92,95 @@ fn main() -> Result<()> {
     codec.encode(record, &[], &mut payload)?;
     println!("payload of {} bytes", payload.len());
 
-    let limits = Limits { blob_min: 4096, inline_max: 32_768 };
+    let limits = Limits {
+        blob_min: 4096,
+        inline_max: 32_768,
+    };
     let mut out = Vec::with_capacity(4096);
     measure("plan and encode 12 columns", || {
         out.clear();
-        assert!(codec.plan(black_box(record), limits).expect("a whole record").is_empty());
-        codec.encode(black_box(record), &[], &mut out).expect("a whole record");
+        assert!(
+            codec
+                .plan(black_box(record), limits)
+                .expect("a whole record")
+                .is_empty()
+        );
+        codec
+            .encode(black_box(record), &[], &mut out)
+            .expect("a whole record");
     });
     let mut back = bytes.clone();
     measure("decode 12 columns", || {
         let all = codec.all_columns();
-        codec.decode(black_box(&payload), all, &mut back, &mut NoBlobs).expect("just encoded");
+        codec
+            .decode(black_box(&payload), all, &mut back, &mut NoBlobs)
+            .expect("just encoded");
     });
     let three = codec.projection([0, 4, 8].into_iter().collect());
     measure("decode 3 of 12 columns", || {
-        codec.decode(black_box(&payload), &three, &mut back, &mut NoBlobs).expect("just encoded");
+        codec
+            .decode(black_box(&payload), &three, &mut back, &mut NoBlobs)
+            .expect("just encoded");
     });
 
-    let space = WeightScheme::PadSpace { weight: [b' ', 0, 0, 0, 0, 0, 0, 0], len: 1 };
-    let text = KeyEncoding::Host { collation: 8, scheme: space };
+    let space = WeightScheme::PadSpace {
+        weight: [b' ', 0, 0, 0, 0, 0, 0, 0],
+        len: 1,
+    };
+    let text = KeyEncoding::Host {
+        collation: 8,
+        scheme: space,
+    };
     for (name, parts) in [
-        ("key of an 8-byte number", vec![part(0, 8, false, KeyEncoding::Int)]),
-        ("key of two numbers", vec![part(1, 4, false, KeyEncoding::Int), part(3, 8, true, KeyEncoding::F64)]),
-        ("key of binary text, 18 bytes", vec![part(4, 60, true, KeyEncoding::VarBinary)]),
-        ("key of padded text, 18 bytes, with collation", vec![part(4, 60, true, text)]),
+        (
+            "key of an 8-byte number",
+            vec![part(0, 8, false, KeyEncoding::Int)],
+        ),
+        (
+            "key of two numbers",
+            vec![
+                part(1, 4, false, KeyEncoding::Int),
+                part(3, 8, true, KeyEncoding::F64),
+            ],
+        ),
+        (
+            "key of binary text, 18 bytes",
+            vec![part(4, 60, true, KeyEncoding::VarBinary)],
+        ),
+        (
+            "key of padded text, 18 bytes, with collation",
+            vec![part(4, 60, true, text)],
+        ),
     ] {
         let spec = KeySpec::new(parts, true)?;
         let maker = KeyMaker::new(&spec, &layout, &vec![0; spec.parts().len()])?;
         measure(name, || {
             out.clear();
-            maker.key_from_record(black_box(record), &UpperCase, &mut out).expect("a whole record");
+            maker
+                .key_from_record(black_box(record), &UpperCase, &mut out)
+                .expect("a whole record");
         });
         let (key, mut unpack, mut scratch) = (out.clone(), Vec::new(), Vec::new());
         maker.unpack_from_record(record, &mut unpack)?;
         measure("  back into the record", || {
             let all = codec.all_columns();
             maker
-                .record_from_key(black_box(&key), &unpack, all, &mut back, &mut NoBlobs, &mut scratch)
+                .record_from_key(
+                    black_box(&key),
+                    &unpack,
+                    all,
+                    &mut back,
+                    &mut NoBlobs,
+                    &mut scratch,
+                )
                 .expect("just made");
         });
         measure("  unchanged?", || {
-            assert!(!maker.changed(black_box(record), record, &UpperCase, &mut scratch).expect("whole records"));
+            assert!(
+                !maker
+                    .changed(black_box(record), record, &UpperCase, &mut scratch)
+                    .expect("whole records")
+            );
         });
     }
     Ok(())

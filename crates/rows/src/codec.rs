@@ -9,9 +9,11 @@
 use crate::blob::{BlobRef, BlobSink, External, LargeValue, Limits};
 use crate::columns::ColumnSet;
 use crate::error::{Error, Result};
-use crate::host::{HostField, HostKind, HostLayout, HostRecord};
+use crate::host::{HostKind, HostLayout};
+use crate::host_field::{HostField, HostRecord};
 use crate::payload::{Payload, VarWriter, corrupt, write_payload};
 use crate::program::{Program, VarMove};
+use crate::row_view::RowView;
 use crate::schema::{Schema, Shape};
 
 /// Moves rows between records of one layout and payloads of one schema.
@@ -185,6 +187,13 @@ impl RowCodec {
         record: &mut [u8],
         sink: &mut dyn BlobSink,
     ) -> Result<()> {
+        if projection.shape != self.schema.shape() || projection.record_length != self.layout.record_length()
+        {
+            return Err(Error::BadLayout {
+                column: 0,
+                why: "the projection was compiled for another table",
+            });
+        }
         projection.decode(payload, record, sink)
     }
 
@@ -193,7 +202,7 @@ impl RowCodec {
     /// # Errors
     /// `Corrupt` says what is wrong.
     pub fn check(&self, payload: &[u8]) -> Result<()> {
-        Payload::parse(self.schema.shape(), payload)?.check()
+        RowView::new(&self.schema, payload)?.check()
     }
 }
 

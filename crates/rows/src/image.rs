@@ -11,7 +11,7 @@
 
 use crate::error::{Error, Result};
 use crate::fields::le_uint;
-use crate::host::strip_padding;
+use crate::host_field::strip_padding;
 use crate::key_spec::{KeyEncoding, KeyPart, WeightScheme};
 use crate::schema::ColumnKind;
 use crate::weights::Weigher;
@@ -19,11 +19,11 @@ use std::cmp::Ordering;
 
 pub(crate) const NULL: u8 = 0;
 pub(crate) const NOT_NULL: u8 = 1;
-const ESCAPED_ZERO: u8 = 0xFF;
-const REST_LESS: u8 = 1;
-const REST_EQUAL: u8 = 2;
-const REST_GREATER: u8 = 3;
-const TOP_BIT: u64 = 1 << 63;
+pub(crate) const ESCAPED_ZERO: u8 = 0xFF;
+pub(crate) const REST_LESS: u8 = 1;
+pub(crate) const REST_EQUAL: u8 = 2;
+pub(crate) const REST_GREATER: u8 = 3;
+pub(crate) const TOP_BIT: u64 = 1 << 63;
 
 /// What it takes to write or read the image of one part.
 #[derive(Clone, Copy, Debug)]
@@ -40,25 +40,6 @@ pub(crate) struct PartCode {
     pub(crate) pad: Option<u8>,
     /// The host's context for its weights.
     pub(crate) context: usize,
-}
-
-/// What stands at one part of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    Null,
-    /// The value was put into the scratch buffer.
-    Value,
-    /// Weights only: the value is not in the key.
-    Weights,
-}
-
-fn corrupt(offset: usize, expected: &'static str, found: u64) -> Error {
-    Error::Corrupt {
-        image: "key image",
-        offset,
-        expected,
-        found,
-    }
 }
 
 impl PartCode {
@@ -125,7 +106,11 @@ impl PartCode {
         let width = self.length;
         match self.encoding {
             KeyEncoding::Raw => {
-                let fits = if self.prefix { value.len() >= width } else { value.len() == width };
+                let fits = if self.prefix {
+                    value.len() >= width
+                } else {
+                    value.len() == width
+                };
                 let fits = fits || self.pad.is_some() && value.len() <= width;
                 if !fits {
                     return Err(self.bad_value(value.len(), "the length of the index part"));
@@ -193,51 +178,6 @@ impl PartCode {
             expected,
         }
     }
-
-    /// Reads the part that begins at `at`, moves `at` behind it and puts its value, if it is there, into `value`.
-    pub(crate) fn take(&self, key: &[u8], at: &mut usize, value: &mut Vec<u8>) -> Result<Taken> {
-        value.clear();
-        let mut reader = KeyReader {
-            key,
-            at: *at,
-            flip: if self.descending { 0xFF } else { 0 },
-        };
-        let taken = self.take_from(&mut reader, value)?;
-        *at = reader.at;
-        Ok(taken)
-    }
-
-    fn take_from(&self, reader: &mut KeyReader<'_>, value: &mut Vec<u8>) -> Result<Taken> {
-        if self.nullable {
-            match reader.byte()? {
-                NULL => return Ok(Taken::Null),
-                NOT_NULL => {}
-                other => return Err(corrupt(reader.at, "a null marker of 0 or 1", other as u64)),
-            }
-        }
-        match self.encoding {
-            KeyEncoding::Raw => reader.bytes(self.length, value)?,
-            KeyEncoding::VarBinary => reader.escaped(value)?,
-            KeyEncoding::Host { scheme, .. } => {
-                reader.weights(scheme)?;
-                return Ok(Taken::Weights);
-            }
-            KeyEncoding::Uint | KeyEncoding::Int | KeyEncoding::F32 | KeyEncoding::F64 => {
-                reader.bytes(self.length, value)?;
-                value.reverse();
-                let shift = 64 - 8 * self.length;
-                let image = le_uint(value) << shift;
-                let bits = match self.encoding {
-                    KeyEncoding::Uint => image,
-                    KeyEncoding::Int => image ^ TOP_BIT,
-                    _ if image & TOP_BIT != 0 => image ^ TOP_BIT,
-                    _ => !image >> shift << shift,
-                };
-                value.copy_from_slice(&(bits >> shift).to_le_bytes()[..self.length]);
-            }
-        }
-        Ok(Taken::Value)
-    }
 }
 
 /// Appends the `width` upper bytes of a number, most significant first.
@@ -257,7 +197,7 @@ fn float_order(bits: u64) -> u64 {
 
 /// X23: in `out[start..]`, zero bytes become 00 FF, and 00 00 ends the value. In place, from the end.
 fn escape(out: &mut Vec<u8>, start: usize) {
-    let zeros = out[start..].iter().filter(|&&byte| byte == 0).count();
+    let zeros: usize = out[start..].iter().map(|&byte| usize::from(byte == 0)).sum();
     let mut from = out.len();
     let mut to = from + zeros;
     out.resize(to + 2, 0);
@@ -274,7 +214,7 @@ fn escape(out: &mut Vec<u8>, start: usize) {
 }
 
 /// Bytes of weights in a chunk of the pad-space form: whole units only.
-fn chunk_bytes(unit: usize) -> usize {
+pub(crate) fn chunk_bytes(unit: usize) -> usize {
     8 / unit * unit
 }
 
@@ -304,75 +244,5 @@ fn pad_space(out: &mut Vec<u8>, start: usize, weight: [u8; 8], unit: usize) {
             Some(_) => REST_GREATER,
             None => verdict,
         };
-    }
-}
-
-/// Reads a key image byte by byte, undoing the complement of descending parts.
-struct KeyReader<'a> {
-    key: &'a [u8],
-    at: usize,
-    flip: u8,
-}
-
-impl KeyReader<'_> {
-    #[inline]
-    fn byte(&mut self) -> Result<u8> {
-        let byte = self
-            .key
-            .get(self.at)
-            .ok_or_else(|| corrupt(self.at, "more bytes", self.key.len() as u64))?;
-        self.at += 1;
-        Ok(byte ^ self.flip)
-    }
-
-    fn slice(&mut self, count: usize) -> Result<&[u8]> {
-        let rest = self.key.get(self.at..).unwrap_or_default();
-        let slice = rest
-            .get(..count)
-            .ok_or_else(|| corrupt(self.at, "more bytes", rest.len() as u64))?;
-        self.at += count;
-        Ok(slice)
-    }
-
-    fn bytes(&mut self, count: usize, out: &mut Vec<u8>) -> Result<()> {
-        let flip = self.flip;
-        out.extend(self.slice(count)?.iter().map(|&byte| byte ^ flip));
-        Ok(())
-    }
-
-    fn escaped(&mut self, out: &mut Vec<u8>) -> Result<()> {
-        loop {
-            match self.byte()? {
-                0 => match self.byte()? {
-                    0 => return Ok(()),
-                    ESCAPED_ZERO => out.push(0),
-                    other => return Err(corrupt(self.at, "an escaped zero or the end", other as u64)),
-                },
-                byte => out.push(byte),
-            }
-        }
-    }
-
-    fn weights(&mut self, scheme: WeightScheme) -> Result<()> {
-        match scheme {
-            WeightScheme::FixedLen(bytes) => self.slice(bytes as usize).map(|_| ()),
-            WeightScheme::NoPad => loop {
-                if self.byte()? == 0 {
-                    match self.byte()? {
-                        0 => return Ok(()),
-                        ESCAPED_ZERO => {}
-                        other => return Err(corrupt(self.at, "an escaped zero or the end", other as u64)),
-                    }
-                }
-            },
-            WeightScheme::PadSpace { len, .. } => loop {
-                self.slice(chunk_bytes(len as usize))?;
-                match self.byte()? {
-                    REST_EQUAL => return Ok(()),
-                    REST_LESS | REST_GREATER => {}
-                    other => return Err(corrupt(self.at, "a verdict of 1 to 3", other as u64)),
-                }
-            },
-        }
     }
 }

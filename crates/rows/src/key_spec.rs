@@ -199,8 +199,9 @@ impl KeyPart {
     /// Compares the part with how its column is stored; of a virtual column only the host knows.
     pub(crate) fn check_kind(&self, kind: ColumnKind) -> std::result::Result<(), &'static str> {
         match (self.encoding, kind) {
-            (_, ColumnKind::Virtual) | (KeyEncoding::Host { .. }, _) => Ok(()),
-            (KeyEncoding::VarBinary, ColumnKind::Var) => Ok(()),
+            (_, ColumnKind::Virtual)
+            | (KeyEncoding::Host { .. }, _)
+            | (KeyEncoding::VarBinary, ColumnKind::Var) => Ok(()),
             (KeyEncoding::VarBinary, _) => Err("the column has a fixed length"),
             (_, ColumnKind::Var) => Err("the column has no fixed length"),
             (KeyEncoding::Raw, ColumnKind::Fixed(len) | ColumnKind::Padded { len, .. }) => {

@@ -125,11 +125,7 @@ impl<'a> Payload<'a> {
 
     /// Checks what single reads do not: unused bits, offsets of all values, references, and that no shorter form exists.
     pub(crate) fn check(&self) -> Result<()> {
-        check_unused_bits(
-            &self.bytes[1..1 + self.shape.null_bytes],
-            self.shape.null_count,
-            1,
-        )?;
+        check_unused_bits(&self.bytes[1..=self.shape.null_bytes], self.shape.null_count, 1)?;
         let marks = if self.external {
             &self.bytes[self.shape.fixed_end..self.table_at]
         } else {
@@ -150,7 +146,7 @@ impl<'a> Payload<'a> {
             }
         }
         let data = self.bytes.len() - self.data_at;
-        if self.wide && data <= u16::MAX as usize {
+        if self.wide && u16::try_from(data).is_ok() {
             return Err(corrupt(0, "narrow end offsets for short values", data as u64));
         }
         Ok(())
@@ -158,9 +154,13 @@ impl<'a> Payload<'a> {
 }
 
 fn check_unused_bits(bitmap: &[u8], used: usize, offset: usize) -> Result<()> {
-    let unused = bitmap
-        .last()
-        .map_or(0, |&last| if used % 8 == 0 { 0 } else { last >> (used % 8) });
+    let unused = bitmap.last().map_or(0, |&last| {
+        if used.is_multiple_of(8) {
+            0
+        } else {
+            last >> (used % 8)
+        }
+    });
     if unused == 0 {
         Ok(())
     } else {
@@ -201,7 +201,7 @@ impl VarWriter<'_> {
         }
         let at = self.table_at + ordinal * 2;
         self.out[at..at + 2].copy_from_slice(&(end as u16).to_le_bytes());
-        end <= u16::MAX as usize
+        u16::try_from(end).is_ok()
     }
 }
 

@@ -8,7 +8,8 @@
 
 use crate::columns::ColumnSet;
 use crate::error::{Error, Result};
-use crate::host::{HostField, HostLayout};
+use crate::host::HostLayout;
+use crate::host_field::HostField;
 use crate::schema::{Place, Schema};
 
 /// Fixed columns that are neighbours in record and payload.
@@ -111,17 +112,16 @@ impl Program {
         let same = |other: &&mut NullMove| {
             other.record == field.null_offset && other.payload == payload && other.rotation == rotation
         };
-        match self.nulls.iter_mut().find(same) {
-            Some(other) => other.mask |= field.null_bit,
-            None => {
-                let (record, mask) = (field.null_offset, field.null_bit);
-                self.nulls.push(NullMove {
-                    record,
-                    payload,
-                    mask,
-                    rotation,
-                });
-            }
+        if let Some(other) = self.nulls.iter_mut().find(same) {
+            other.mask |= field.null_bit;
+        } else {
+            let (record, mask) = (field.null_offset, field.null_bit);
+            self.nulls.push(NullMove {
+                record,
+                payload,
+                mask,
+                rotation,
+            });
         }
     }
 }

@@ -7,9 +7,9 @@
 
 use crate::blob::BlobRef;
 use crate::error::{Error, Result};
-use crate::host::strip_padding;
-use crate::payload::{Payload, VarWriter, write_payload};
-use crate::schema::{ColumnKind, Place, Schema};
+use crate::host_field::strip_padding;
+use crate::payload::{Payload, VarWriter, corrupt, write_payload};
+use crate::schema::{Column, ColumnKind, Place, Schema};
 use std::ops::Range;
 
 /// A value as stored.
@@ -75,6 +75,56 @@ impl<'a> RowView<'a> {
     pub fn column_count(&self) -> usize {
         self.schema.columns().len()
     }
+
+    /// Checks what reading single columns does not: that no other bytes could stand for this row (F27).
+    ///
+    /// # Errors
+    /// `Corrupt` says what is wrong.
+    pub fn check(&self) -> Result<()> {
+        self.payload.check()?;
+        for (column, description) in self.schema.columns().iter().enumerate() {
+            let Some(placed) = self.schema.placed(column) else {
+                continue;
+            };
+            let null = placed
+                .null_ordinal
+                .is_some_and(|ordinal| self.payload.is_null(ordinal as usize));
+            match placed.place {
+                Place::Fixed { offset, len } if null => {
+                    let bytes = self.payload.fixed(offset as usize, len as usize);
+                    if let Some(&found) = bytes.iter().find(|&&byte| byte != 0) {
+                        return Err(corrupt(
+                            offset as usize,
+                            "zeros in a column that is NULL",
+                            found as u64,
+                        ));
+                    }
+                }
+                Place::Var { ordinal } => self.check_value(ordinal as usize, null, description.kind)?,
+                Place::Fixed { .. } | Place::Nowhere => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_value(&self, ordinal: usize, null: bool, kind: ColumnKind) -> Result<()> {
+        let value = self.payload.var(ordinal)?;
+        let external = self.payload.is_external(ordinal);
+        match kind {
+            _ if null && (external || !value.is_empty()) => Err(corrupt(
+                0,
+                "no value for a column that is NULL",
+                value.len() as u64,
+            )),
+            ColumnKind::Padded { len, .. } if !external && value.len() > len as usize => {
+                Err(corrupt(0, "at most the padded length", value.len() as u64))
+            }
+            ColumnKind::Padded { pad, .. } if !external && value.last() == Some(&pad) => {
+                Err(corrupt(0, "a value without its padding", pad as u64))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -121,7 +171,8 @@ impl<'s> RowBuilder<'s> {
             if !description.nullable {
                 return bad("a value: the column cannot be NULL");
             }
-            return self.put(column, Slot::Null);
+            self.put(column, Slot::Null);
+            return Ok(());
         };
         let value = match description.kind {
             ColumnKind::Fixed(len) if found != len as usize => return bad("exactly the fixed length"),
@@ -134,7 +185,8 @@ impl<'s> RowBuilder<'s> {
         };
         let start = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        self.put(column, Slot::Bytes(start..self.bytes.len()))
+        self.put(column, Slot::Bytes(start..self.bytes.len()));
+        Ok(())
     }
 
     /// Sets a column of variable length to a value that is stored outside the row.
@@ -143,7 +195,10 @@ impl<'s> RowBuilder<'s> {
     /// `BadValue` if the column is of another kind.
     pub fn set_external(&mut self, column: usize, blob: BlobRef) -> Result<()> {
         match self.column(column)?.kind {
-            ColumnKind::Var | ColumnKind::Padded { .. } => self.put(column, Slot::External(blob)),
+            ColumnKind::Var | ColumnKind::Padded { .. } => {
+                self.put(column, Slot::External(blob));
+                Ok(())
+            }
             ColumnKind::Fixed(_) | ColumnKind::Virtual => {
                 let expected = "a value inside the row: the column is not of variable length";
                 Err(Error::BadValue {
@@ -160,7 +215,7 @@ impl<'s> RowBuilder<'s> {
     /// # Errors
     /// `BadValue` for an unset column that cannot be NULL; `TooLarge` beyond 4 GiB. `out` is then as before.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {
-        let missing = |(slot, column): (&Slot, &crate::schema::Column)| {
+        let missing = |(slot, column): (&Slot, &Column)| {
             matches!(slot, Slot::Unset) && !column.nullable && column.kind != ColumnKind::Virtual
         };
         if let Some(column) = self.slots.iter().zip(self.schema.columns()).position(missing) {
@@ -180,16 +235,15 @@ impl<'s> RowBuilder<'s> {
         written
     }
 
-    fn column(&self, column: usize) -> Result<crate::schema::Column> {
+    fn column(&self, column: usize) -> Result<Column> {
         let why = "the table has no column of this number";
         self.schema.column(column).ok_or(Error::BadLayout { column, why })
     }
 
-    fn put(&mut self, column: usize, slot: Slot) -> Result<()> {
+    fn put(&mut self, column: usize, slot: Slot) {
         if let Some(place) = self.slots.get_mut(column) {
             *place = slot;
         }
-        Ok(())
     }
 
     fn bytes_of(&self, slot: &Slot) -> &[u8] {

@@ -16,8 +16,12 @@ fn entries(sample: &KeySample) -> [(Vec<u8>, Vec<u8>); 2] {
     [0, 1].map(|row| {
         let record = record_of(&layout, &sample.rows[row], 0x5A);
         let (mut key, mut unpack) = (Vec::new(), Vec::new());
-        maker.key_from_record(host_record(&record), &collations, &mut key).expect("a whole record");
-        maker.unpack_from_record(host_record(&record), &mut unpack).expect("a whole record");
+        maker
+            .key_from_record(host_record(&record), &collations, &mut key)
+            .expect("a whole record");
+        maker
+            .unpack_from_record(host_record(&record), &mut unpack)
+            .expect("a whole record");
         (key, unpack)
     })
 }
@@ -136,16 +140,40 @@ fn weights_of_a_forbidden_length_are_refused() {
             out.extend([1, 2, 3]);
         }
     }
-    let layout = place(&[Wish { kind: HostKind::Var1(9), nullable: false, stored: true, gap: 0 }]);
+    let layout = place(&[Wish {
+        kind: HostKind::Var1(9),
+        nullable: false,
+        stored: true,
+        gap: 0,
+    }]);
     let record = record_of(&layout, &[Some(b"abc".to_vec())], 0);
     for (scheme, fits) in [
         (WeightScheme::FixedLen(3), true),
         (WeightScheme::FixedLen(4), false),
-        (WeightScheme::PadSpace { weight: [0, 32, 0, 0, 0, 0, 0, 0], len: 2 }, false),
-        (WeightScheme::PadSpace { weight: [32, 0, 0, 0, 0, 0, 0, 0], len: 1 }, true),
+        (
+            WeightScheme::PadSpace {
+                weight: [0, 32, 0, 0, 0, 0, 0, 0],
+                len: 2,
+            },
+            false,
+        ),
+        (
+            WeightScheme::PadSpace {
+                weight: [32, 0, 0, 0, 0, 0, 0, 0],
+                len: 1,
+            },
+            true,
+        ),
     ] {
         let encoding = KeyEncoding::Host { collation: 1, scheme };
-        let part = KeyPart { column: 0, length: 9, prefix: false, nullable: false, descending: false, encoding };
+        let part = KeyPart {
+            column: 0,
+            length: 9,
+            prefix: false,
+            nullable: false,
+            descending: false,
+            encoding,
+        };
         let spec = KeySpec::new(vec![part], true).expect("a part that fits");
         let maker = KeyMaker::new(&spec, &layout, &[0]).expect("a part that fits");
         let mut out = b"kept".to_vec();
@@ -157,26 +185,54 @@ fn weights_of_a_forbidden_length_are_refused() {
 
 #[test]
 fn an_indexed_virtual_column_is_read_from_the_record_only() {
-    let wish = |kind, stored| Wish { kind, nullable: false, stored, gap: 0 };
+    let wish = |kind, stored| Wish {
+        kind,
+        nullable: false,
+        stored,
+        gap: 0,
+    };
     let layout = place(&[wish(HostKind::Fixed(4), true), wish(HostKind::Fixed(8), false)]);
     let encoding = KeyEncoding::Uint;
-    let part = KeyPart { column: 1, length: 8, prefix: false, nullable: false, descending: false, encoding };
+    let part = KeyPart {
+        column: 1,
+        length: 8,
+        prefix: false,
+        nullable: false,
+        descending: false,
+        encoding,
+    };
     let spec = KeySpec::new(vec![part], false).expect("a part that fits");
     let schema = layout.schema(0).expect("two columns");
     spec.check(&schema).expect("a virtual column may be indexed");
     assert!(!spec.derivable(&schema));
     assert!(PayloadKeyMaker::new(&spec, &schema).is_err());
-    let record = record_of(&layout, &[Some(vec![1; 4]), Some(vec![2, 0, 0, 0, 0, 0, 0, 0])], 0);
+    let record = record_of(
+        &layout,
+        &[Some(vec![1; 4]), Some(vec![2, 0, 0, 0, 0, 0, 0, 0])],
+        0,
+    );
     let mut key = Vec::new();
     let maker = KeyMaker::new(&spec, &layout, &[0]).expect("a part that fits");
-    maker.key_from_record(host_record(&record), &NoWeigher, &mut key).expect("a whole record");
+    maker
+        .key_from_record(host_record(&record), &NoWeigher, &mut key)
+        .expect("a whole record");
     assert_eq!(key, [0, 0, 0, 0, 0, 0, 0, 2]);
 }
 
 #[test]
 fn parts_that_cannot_be_are_refused() {
-    let part = |encoding, length, prefix| KeyPart { column: 0, length, prefix, nullable: false, descending: false, encoding };
-    let pad = |len| KeyEncoding::Host { collation: 0, scheme: WeightScheme::PadSpace { weight: [0; 8], len } };
+    let part = |encoding, length, prefix| KeyPart {
+        column: 0,
+        length,
+        prefix,
+        nullable: false,
+        descending: false,
+        encoding,
+    };
+    let pad = |len| KeyEncoding::Host {
+        collation: 0,
+        scheme: WeightScheme::PadSpace { weight: [0; 8], len },
+    };
     for bad in [
         part(KeyEncoding::Uint, 9, false),
         part(KeyEncoding::Int, 0, false),
@@ -190,12 +246,31 @@ fn parts_that_cannot_be_are_refused() {
         assert!(KeySpec::new(vec![bad], false).is_err(), "{bad:?}");
     }
     assert!(KeySpec::new(Vec::new(), false).is_err());
-    let layout = place(&[Wish { kind: HostKind::Fixed(4), nullable: false, stored: true, gap: 0 }]);
-    let nullable = KeyPart { nullable: true, ..part(KeyEncoding::Uint, 4, false) };
-    let elsewhere = KeyPart { column: 1, ..part(KeyEncoding::Uint, 4, false) };
-    for bad in [part(KeyEncoding::Uint, 8, false), part(KeyEncoding::VarBinary, 4, false), nullable, elsewhere] {
+    let layout = place(&[Wish {
+        kind: HostKind::Fixed(4),
+        nullable: false,
+        stored: true,
+        gap: 0,
+    }]);
+    let nullable = KeyPart {
+        nullable: true,
+        ..part(KeyEncoding::Uint, 4, false)
+    };
+    let elsewhere = KeyPart {
+        column: 1,
+        ..part(KeyEncoding::Uint, 4, false)
+    };
+    for bad in [
+        part(KeyEncoding::Uint, 8, false),
+        part(KeyEncoding::VarBinary, 4, false),
+        nullable,
+        elsewhere,
+    ] {
         let spec = KeySpec::new(vec![bad], false).expect("only its column speaks against it");
         assert!(KeyMaker::new(&spec, &layout, &[0]).is_err(), "{bad:?}");
-        assert!(spec.check(&layout.schema(0).expect("one column")).is_err(), "{bad:?}");
+        assert!(
+            spec.check(&layout.schema(0).expect("one column")).is_err(),
+            "{bad:?}"
+        );
     }
 }

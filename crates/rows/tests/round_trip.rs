@@ -9,13 +9,18 @@ use proptest::prelude::*;
 use support::*;
 
 fn codec_of(layout: &HostLayout) -> RowCodec {
-    RowCodec::new(layout.schema(1).expect("few columns"), layout.clone()).expect("the schema is the layout's own")
+    RowCodec::new(layout.schema(1).expect("few columns"), layout.clone())
+        .expect("the schema is the layout's own")
 }
 
 /// Bits of the record that belong to the fields and null bits of `columns`.
 fn owned_bits(layout: &HostLayout, columns: &ColumnSet) -> Vec<u8> {
     let mut owned = vec![0; layout.record_length()];
-    for column in columns.iter().filter_map(|column| layout.columns().get(column)).filter(|column| column.stored) {
+    for column in columns
+        .iter()
+        .filter_map(|column| layout.columns().get(column))
+        .filter(|column| column.stored)
+    {
         owned[column.offset as usize..column.offset as usize + column.kind.width()].fill(0xFF);
         if column.null_bit != 0 {
             owned[column.null_offset as usize] |= column.null_bit;
@@ -133,8 +138,17 @@ proptest! {
 
 #[test]
 fn values_beyond_64_kib_make_a_wide_row() {
-    let wish = |kind| Wish { kind, nullable: false, stored: true, gap: 0 };
-    let layout = place(&[wish(HostKind::Blob(3)), wish(HostKind::Var1(10)), wish(HostKind::Blob(4))]);
+    let wish = |kind| Wish {
+        kind,
+        nullable: false,
+        stored: true,
+        gap: 0,
+    };
+    let layout = place(&[
+        wish(HostKind::Blob(3)),
+        wish(HostKind::Var1(10)),
+        wish(HostKind::Blob(4)),
+    ]);
     let cells = [Some(vec![7; 65_530]), Some(b"123456".to_vec()), Some(vec![9; 3])];
     let codec = codec_of(&layout);
     for (cut, flags) in [(0, 1), (4, 0)] {
@@ -142,24 +156,45 @@ fn values_beyond_64_kib_make_a_wide_row() {
         cells[0].as_mut().expect("set above").truncate(65_530 - cut);
         let record = record_of(&layout, &cells, 0);
         let mut payload = Vec::new();
-        codec.encode(host_record(&record), &[], &mut payload).expect("a whole record");
+        codec
+            .encode(host_record(&record), &[], &mut payload)
+            .expect("a whole record");
         assert_eq!(payload[0], flags);
         codec.check(&payload).expect("just encoded");
         let mut back = vec![0; layout.record_length()];
-        codec.decode(&payload, codec.all_columns(), &mut back, &mut NoBlobs).expect("just encoded");
-        assert_eq!((0..3).map(|column| cell_of(&layout, &back, column)).collect::<Vec<_>>(), cells);
+        codec
+            .decode(&payload, codec.all_columns(), &mut back, &mut NoBlobs)
+            .expect("just encoded");
+        assert_eq!(
+            (0..3)
+                .map(|column| cell_of(&layout, &back, column))
+                .collect::<Vec<_>>(),
+            cells
+        );
     }
 }
 
 #[test]
 fn a_layout_that_cannot_be_is_refused() {
-    let column = |offset, kind, null_offset, null_bit| HostColumn { offset, kind, null_offset, null_bit, stored: true };
+    let column = |offset, kind, null_offset, null_bit| HostColumn {
+        offset,
+        kind,
+        null_offset,
+        null_bit,
+        stored: true,
+    };
     let fixed = HostKind::Fixed(4);
     let refused = |columns: &[HostColumn]| HostLayout::new(10, columns.to_vec()).is_err();
     assert!(!refused(&[column(1, fixed, 0, 2), column(5, fixed, 0, 4)]));
     assert!(refused(&[column(7, fixed, 0, 2)]), "ends behind the record");
-    assert!(refused(&[column(1, fixed, 0, 2), column(4, fixed, 0, 4)]), "overlaps");
-    assert!(refused(&[column(1, fixed, 0, 2), column(5, fixed, 0, 2)]), "one null bit for two");
+    assert!(
+        refused(&[column(1, fixed, 0, 2), column(4, fixed, 0, 4)]),
+        "overlaps"
+    );
+    assert!(
+        refused(&[column(1, fixed, 0, 2), column(5, fixed, 0, 2)]),
+        "one null bit for two"
+    );
     assert!(refused(&[column(1, fixed, 2, 2)]), "null bit in a field");
     assert!(refused(&[column(1, fixed, 10, 2)]), "null bit behind the record");
     assert!(refused(&[column(1, fixed, 0, 6)]), "two null bits for one");
@@ -169,8 +204,15 @@ fn a_layout_that_cannot_be_is_refused() {
 
 #[test]
 fn a_codec_refuses_a_layout_of_another_table() {
-    let wish = |kind, nullable| Wish { kind, nullable, stored: true, gap: 0 };
-    let stored = place(&[wish(HostKind::Fixed(4), true), wish(HostKind::Var1(9), false)]).schema(1).expect("two columns");
+    let wish = |kind, nullable| Wish {
+        kind,
+        nullable,
+        stored: true,
+        gap: 0,
+    };
+    let stored = place(&[wish(HostKind::Fixed(4), true), wish(HostKind::Var1(9), false)])
+        .schema(1)
+        .expect("two columns");
     for wishes in [
         &[wish(HostKind::Fixed(4), true)][..],
         &[wish(HostKind::Fixed(8), true), wish(HostKind::Var1(9), false)],
@@ -179,34 +221,68 @@ fn a_codec_refuses_a_layout_of_another_table() {
     ] {
         assert!(RowCodec::new(stored.clone(), place(wishes)).is_err());
     }
-    RowCodec::new(stored, place(&[wish(HostKind::Fixed(4), true), wish(HostKind::Blob(2), false)]))
-        .expect("a longer field for the same stored column");
+    RowCodec::new(
+        stored,
+        place(&[wish(HostKind::Fixed(4), true), wish(HostKind::Blob(2), false)]),
+    )
+    .expect("a longer field for the same stored column");
 }
 
 #[test]
 fn a_record_with_a_length_over_its_maximum_is_refused() {
-    let layout = place(&[Wish { kind: HostKind::Var1(3), nullable: false, stored: true, gap: 0 }]);
+    let layout = place(&[Wish {
+        kind: HostKind::Var1(3),
+        nullable: false,
+        stored: true,
+        gap: 0,
+    }]);
     let mut record = record_of(&layout, &[Some(b"abc".to_vec())], 0);
     record[1] = 4;
     let mut out = vec![1];
-    let error = codec_of(&layout).encode(host_record(&record), &[], &mut out).expect_err("4 bytes in a field of 3");
-    assert!(matches!(error, Error::BadValue { column: 0, found: 4, .. }));
+    let error = codec_of(&layout)
+        .encode(host_record(&record), &[], &mut out)
+        .expect_err("4 bytes in a field of 3");
+    assert!(matches!(
+        error,
+        Error::BadValue {
+            column: 0,
+            found: 4,
+            ..
+        }
+    ));
     assert_eq!(out, [1]);
 }
 
 #[test]
 fn an_external_value_of_another_length_is_damage() {
-    let layout = place(&[Wish { kind: HostKind::Blob(4), nullable: false, stored: true, gap: 0 }]);
+    let layout = place(&[Wish {
+        kind: HostKind::Blob(4),
+        nullable: false,
+        stored: true,
+        gap: 0,
+    }]);
     let cells = [Some(vec![1; 5000])];
     let codec = codec_of(&layout);
     let record = record_of(&layout, &cells, 0);
     let mut store = Store::default();
-    let plan = codec.plan(host_record(&record), Limits { blob_min: 4096, inline_max: 32_768 }).expect("a whole record");
+    let plan = codec
+        .plan(
+            host_record(&record),
+            Limits {
+                blob_min: 4096,
+                inline_max: 32_768,
+            },
+        )
+        .expect("a whole record");
     let externals = store.put(&plan);
     let mut payload = Vec::new();
-    codec.encode(host_record(&record), &externals, &mut payload).expect("a whole record");
+    codec
+        .encode(host_record(&record), &externals, &mut payload)
+        .expect("a whole record");
     store.blobs.values_mut().for_each(Vec::clear);
     let mut back = vec![0; layout.record_length()];
-    let error = codec.decode(&payload, codec.all_columns(), &mut back, &mut store).expect_err("the blob was emptied");
+    let error = codec
+        .decode(&payload, codec.all_columns(), &mut back, &mut store)
+        .expect_err("the blob was emptied");
     assert!(matches!(error, Error::Corrupt { .. }));
 }

@@ -39,14 +39,21 @@ pub(crate) struct Collation {
 
 impl Collation {
     pub(crate) fn of(part: &PartWish) -> Option<Self> {
-        let KeyEncoding::Host { scheme, .. } = part.encoding else { return None };
+        let KeyEncoding::Host { scheme, .. } = part.encoding else {
+            return None;
+        };
         let (unit, fixed) = match scheme {
             WeightScheme::FixedLen(bytes) => (1, Some(bytes as usize)),
             WeightScheme::NoPad => (1, None),
             WeightScheme::PadSpace { len, .. } => (len as usize, None),
         };
         let prefix = part.prefix.then_some(part.length as usize);
-        Some(Self { unit, fixed, prefix, strip: matches!(part.kind, HostKind::Padded { .. }) })
+        Some(Self {
+            unit,
+            fixed,
+            prefix,
+            strip: matches!(part.kind, HostKind::Padded { .. }),
+        })
     }
 
     fn characters(&self, value: &[u8]) -> Vec<u8> {
@@ -83,48 +90,79 @@ impl Weigher for Collations {
 
 fn var_kinds() -> impl Strategy<Value = HostKind> {
     let max = VALUE_MAX as u16;
-    prop_oneof![Just(HostKind::Var1(max)), Just(HostKind::Var2(max)), Just(HostKind::Blob(2))]
+    prop_oneof![
+        Just(HostKind::Var1(max)),
+        Just(HostKind::Var2(max)),
+        Just(HostKind::Blob(2))
+    ]
 }
 
 fn parts() -> impl Strategy<Value = PartWish> {
     let number = (1_u16..=8, any::<bool>()).prop_map(|(len, signed)| {
-        let encoding = if signed { KeyEncoding::Int } else { KeyEncoding::Uint };
+        let encoding = if signed {
+            KeyEncoding::Int
+        } else {
+            KeyEncoding::Uint
+        };
         (HostKind::Fixed(len), encoding, len as u32, false)
     });
     let float = prop_oneof![
         Just((HostKind::Fixed(4), KeyEncoding::F32, 4, false)),
         Just((HostKind::Fixed(8), KeyEncoding::F64, 8, false)),
     ];
-    let raw = (1_u16..6, prop::option::of(prop_oneof![Just(0_u8), Just(b' ')]), prop::option::of(1_u32..6));
+    let raw = (
+        1_u16..6,
+        prop::option::of(prop_oneof![Just(0_u8), Just(b' ')]),
+        prop::option::of(1_u32..6),
+    );
     let raw = raw.prop_map(|(len, pad, prefix)| {
         let kind = pad.map_or(HostKind::Fixed(len), |pad| HostKind::Padded { len, pad });
         let prefix = prefix.filter(|&prefix| prefix <= len as u32);
-        (kind, KeyEncoding::Raw, prefix.unwrap_or(len as u32), prefix.is_some())
+        (
+            kind,
+            KeyEncoding::Raw,
+            prefix.unwrap_or(len as u32),
+            prefix.is_some(),
+        )
     });
     let var = (var_kinds(), prop::option::of(1_u32..6));
     let var = var.prop_map(|(kind, prefix)| {
-        (kind, KeyEncoding::VarBinary, prefix.unwrap_or(VALUE_MAX), prefix.is_some())
+        (
+            kind,
+            KeyEncoding::VarBinary,
+            prefix.unwrap_or(VALUE_MAX),
+            prefix.is_some(),
+        )
     });
     let scheme = prop_oneof![
         1 => Just(WeightScheme::FixedLen(VALUE_MAX)),
         1 => Just(WeightScheme::NoPad),
         3 => (1_u8..=8).prop_map(Collation::space),
     ];
-    let padded = Just(HostKind::Padded { len: VALUE_MAX as u16, pad: b' ' });
-    let host = (prop_oneof![var_kinds(), padded], scheme, prop::option::of(1_u32..6));
+    let padded = Just(HostKind::Padded {
+        len: VALUE_MAX as u16,
+        pad: b' ',
+    });
+    let host = (
+        prop_oneof![var_kinds(), padded],
+        scheme,
+        prop::option::of(1_u32..6),
+    );
     let host = host.prop_map(|(kind, scheme, prefix)| {
         let encoding = KeyEncoding::Host { collation: 8, scheme };
         (kind, encoding, prefix.unwrap_or(VALUE_MAX), prefix.is_some())
     });
     let part = prop_oneof![2 => number, 1 => float, 1 => raw, 2 => var, 4 => host];
-    (part, any::<bool>(), any::<bool>()).prop_map(|((kind, encoding, length, prefix), nullable, descending)| PartWish {
-        kind,
-        encoding,
-        length,
-        prefix,
-        nullable,
-        descending,
-    })
+    (part, any::<bool>(), any::<bool>()).prop_map(
+        |((kind, encoding, length, prefix), nullable, descending)| PartWish {
+            kind,
+            encoding,
+            length,
+            prefix,
+            nullable,
+            descending,
+        },
+    )
 }
 
 fn first_value(part: &PartWish) -> BoxedStrategy<Cell> {
@@ -134,16 +172,34 @@ fn first_value(part: &PartWish) -> BoxedStrategy<Cell> {
     };
     let value = match (part.encoding, part.kind) {
         (KeyEncoding::F64, _) => floats().prop_map(|float| float.to_le_bytes().to_vec()).boxed(),
-        (KeyEncoding::F32, _) => floats().prop_map(|float| (float as f32).to_le_bytes().to_vec()).boxed(),
+        (KeyEncoding::F32, _) => floats()
+            .prop_map(|float| (float as f32).to_le_bytes().to_vec())
+            .boxed(),
         (_, HostKind::Fixed(len)) => exact(len).boxed(),
-        (_, HostKind::Padded { len, pad }) => bytes(len as usize).prop_map(move |value| stripped(value, pad)).boxed(),
+        (_, HostKind::Padded { len, pad }) => bytes(len as usize)
+            .prop_map(move |value| stripped(value, pad))
+            .boxed(),
         _ => bytes(VALUE_MAX as usize),
     };
-    if part.nullable { prop_oneof![1 => Just(None), 5 => value.prop_map(Some)].boxed() } else { value.prop_map(Some).boxed() }
+    if part.nullable {
+        prop_oneof![1 => Just(None), 5 => value.prop_map(Some)].boxed()
+    } else {
+        value.prop_map(Some).boxed()
+    }
 }
 
 fn floats() -> impl Strategy<Value = f64> {
-    let special = [0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE, 5e-324, f64::MAX];
+    let special = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::MIN_POSITIVE,
+        5e-324,
+        f64::MAX,
+    ];
     prop_oneof![prop::sample::select(special.to_vec()), any::<f64>()]
 }
 
@@ -162,7 +218,11 @@ fn second_value(part: &PartWish, first: &Cell) -> BoxedStrategy<Cell> {
             near.push(Some([value, [b' ', b' ', 0x1F].as_slice()].concat()));
         }
     }
-    let pad = if let HostKind::Padded { pad, .. } = part.kind { Some(pad) } else { None };
+    let pad = if let HostKind::Padded { pad, .. } = part.kind {
+        Some(pad)
+    } else {
+        None
+    };
     let tidy = move |cell: Cell| cell.map(|value| pad.map_or(value.clone(), |pad| stripped(value, pad)));
     near.retain(|cell| cell.as_ref().is_none_or(|value| value.len() <= max));
     prop_oneof![3 => prop::sample::select(near).prop_map(tidy), 1 => first_value(part)].boxed()
@@ -175,16 +235,32 @@ pub(crate) fn key_samples() -> impl Strategy<Value = KeySample> {
         (Just(parts), cells)
     };
     let second = |(parts, first): (Vec<PartWish>, Vec<Cell>)| {
-        let cells: Vec<_> = parts.iter().zip(&first).map(|(part, cell)| second_value(part, cell)).collect();
+        let cells: Vec<_> = parts
+            .iter()
+            .zip(&first)
+            .map(|(part, cell)| second_value(part, cell))
+            .collect();
         (Just(parts), Just(first), cells, any::<bool>())
     };
-    let sample = |(parts, first, second, unpack)| KeySample { parts, rows: [first, second], unpack };
-    prop::collection::vec(parts(), 1..5).prop_flat_map(first).prop_flat_map(second).prop_map(sample)
+    let sample = |(parts, first, second, unpack)| KeySample {
+        parts,
+        rows: [first, second],
+        unpack,
+    };
+    prop::collection::vec(parts(), 1..5)
+        .prop_flat_map(first)
+        .prop_flat_map(second)
+        .prop_map(sample)
 }
 
 impl KeySample {
     pub(crate) fn layout(&self) -> HostLayout {
-        let wish = |part: &PartWish| Wish { kind: part.kind, nullable: part.nullable, stored: true, gap: 0 };
+        let wish = |part: &PartWish| Wish {
+            kind: part.kind,
+            nullable: part.nullable,
+            stored: true,
+            gap: 0,
+        };
         place(&self.parts.iter().map(wish).collect::<Vec<_>>())
     }
 
@@ -248,10 +324,19 @@ impl KeySample {
 }
 
 fn compare(part: &PartWish, a: &[u8], b: &[u8]) -> Ordering {
-    let number = |bytes: &[u8]| bytes.iter().rev().fold(0_i128, |value, &byte| value << 8 | byte as i128);
+    let number = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0_i128, |value, &byte| value << 8 | byte as i128)
+    };
     let signed = |bytes: &[u8]| {
         let over = 1_i128 << (8 * bytes.len());
-        if number(bytes) * 2 >= over { number(bytes) - over } else { number(bytes) }
+        if number(bytes) * 2 >= over {
+            number(bytes) - over
+        } else {
+            number(bytes)
+        }
     };
     let double = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("8 bytes")) + 0.0;
     let single = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("4 bytes")) + 0.0;

@@ -43,7 +43,13 @@ pub(crate) fn place(wishes: &[Wish]) -> HostLayout {
         } else {
             (0, 0)
         };
-        let column = HostColumn { offset, kind: wish.kind, null_offset, null_bit, stored: wish.stored };
+        let column = HostColumn {
+            offset,
+            kind: wish.kind,
+            null_offset,
+            null_bit,
+            stored: wish.stored,
+        };
         offset += wish.kind.width() as u32;
         column
     });
@@ -64,7 +70,15 @@ pub(crate) fn kinds() -> impl Strategy<Value = HostKind> {
 
 /// Bytes that often contain zeros, spaces and trailing padding.
 pub(crate) fn bytes(max: usize) -> BoxedStrategy<Vec<u8>> {
-    let byte = prop_oneof![Just(0_u8), Just(b' '), Just(b'a'), Just(b'A'), Just(0xFF), Just(0x1F), any::<u8>()];
+    let byte = prop_oneof![
+        Just(0_u8),
+        Just(b' '),
+        Just(b'a'),
+        Just(b'A'),
+        Just(0xFF),
+        Just(0x1F),
+        any::<u8>()
+    ];
     let short = prop::collection::vec(byte.boxed(), 0..=max.min(24));
     if max <= 24 {
         return short.boxed();
@@ -76,10 +90,16 @@ pub(crate) fn bytes(max: usize) -> BoxedStrategy<Vec<u8>> {
 pub(crate) fn cell(kind: HostKind, nullable: bool) -> BoxedStrategy<Cell> {
     let value = match kind {
         HostKind::Fixed(len) => prop::collection::vec(any::<u8>(), len as usize).boxed(),
-        HostKind::Padded { len, pad } => bytes(len as usize).prop_map(move |value| stripped(value, pad)).boxed(),
+        HostKind::Padded { len, pad } => bytes(len as usize)
+            .prop_map(move |value| stripped(value, pad))
+            .boxed(),
         _ => bytes(kind.value_max()),
     };
-    if nullable { prop_oneof![1 => Just(None), 3 => value.prop_map(Some)].boxed() } else { value.prop_map(Some).boxed() }
+    if nullable {
+        prop_oneof![1 => Just(None), 3 => value.prop_map(Some)].boxed()
+    } else {
+        value.prop_map(Some).boxed()
+    }
 }
 
 pub(crate) fn stripped(mut value: Vec<u8>, pad: u8) -> Vec<u8> {
@@ -92,7 +112,12 @@ pub(crate) fn stripped(mut value: Vec<u8>, pad: u8) -> Vec<u8> {
 /// Random tables of up to `columns` columns with one row.
 pub(crate) fn samples(columns: usize) -> impl Strategy<Value = Sample> {
     let wish = (kinds(), any::<bool>(), prop::bool::weighted(0.9), 0_u32..3);
-    let wish = wish.prop_map(|(kind, nullable, stored, gap)| Wish { kind, nullable, stored, gap });
+    let wish = wish.prop_map(|(kind, nullable, stored, gap)| Wish {
+        kind,
+        nullable,
+        stored,
+        gap,
+    });
     prop::collection::vec(wish, 1..columns).prop_flat_map(|wishes| {
         let cells: Vec<_> = wishes.iter().map(|wish| cell(wish.kind, wish.nullable)).collect();
         (Just(place(&wishes)), cells).prop_map(|(layout, cells)| Sample { layout, cells })
@@ -105,7 +130,11 @@ pub(crate) fn record_of(layout: &HostLayout, cells: &[Cell], background: u8) -> 
     for (column, cell) in layout.columns().iter().zip(cells) {
         if column.null_bit != 0 {
             let byte = &mut record[column.null_offset as usize];
-            *byte = if cell.is_none() { *byte | column.null_bit } else { *byte & !column.null_bit };
+            *byte = if cell.is_none() {
+                *byte | column.null_bit
+            } else {
+                *byte & !column.null_bit
+            };
         }
         let value = cell.as_deref().unwrap_or_default();
         let field = &mut record[column.offset as usize..column.offset as usize + column.kind.width()];
@@ -143,7 +172,7 @@ pub(crate) fn cell_of(layout: &HostLayout, record: &[u8], column: usize) -> Cell
     Some(match host.kind {
         HostKind::Fixed(_) => field.to_vec(),
         HostKind::Padded { pad, .. } => stripped(field.to_vec(), pad),
-        HostKind::Var1(_) => field[1..1 + field[0] as usize].to_vec(),
+        HostKind::Var1(_) => field[1..=field[0] as usize].to_vec(),
         HostKind::Var2(_) => field[2..2 + u16::from_le_bytes([field[0], field[1]]) as usize].to_vec(),
         HostKind::Blob(bytes) => {
             let mut numbers = [[0_u8; 8]; 2];
@@ -154,7 +183,10 @@ pub(crate) fn cell_of(layout: &HostLayout, record: &[u8], column: usize) -> Cell
                 return Some(Vec::new());
             }
             // SAFETY: the tests keep the values, arenas and blobs that records point into alive while they read them.
-            unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address as usize), len as usize) }.to_vec()
+            unsafe {
+                std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address as usize), len as usize)
+            }
+            .to_vec()
         }
     })
 }
@@ -179,8 +211,15 @@ impl Store {
         let mut put = |large: &LargeValue<'_>| {
             let addr = self.blobs.len() as u64 + 1;
             self.blobs.insert(addr, large.value.to_vec());
-            let blob = BlobRef { addr: Addr::new(addr), len: large.value.len() as u64, hash: !addr };
-            External { column: large.column, blob }
+            let blob = BlobRef {
+                addr: Addr::new(addr),
+                len: large.value.len() as u64,
+                hash: !addr,
+            };
+            External {
+                column: large.column,
+                blob,
+            }
         };
         plan.iter().map(&mut put).collect()
     }
@@ -192,7 +231,12 @@ impl BlobSink for Store {
     }
 
     fn load(&mut self, _column: usize, blob: &BlobRef) -> Result<&[u8]> {
-        let missing = Error::Corrupt { image: "test store", offset: 0, expected: "a stored blob", found: blob.addr.raw() };
+        let missing = Error::Corrupt {
+            image: "test store",
+            offset: 0,
+            expected: "a stored blob",
+            found: blob.addr.raw(),
+        };
         self.blobs.get(&blob.addr.raw()).map(Vec::as_slice).ok_or(missing)
     }
 }
