@@ -8,6 +8,7 @@
 //! Latches and I/O: none; registering is one store, one fence, one load in the usual case.
 //! After a crash: no snapshot survives.
 
+#[cfg(not(loom))]
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
@@ -136,7 +137,7 @@ impl SnapshotRegistry {
 
     /// Takes a free slot, starting where this thread found one last time.
     fn claim(&self, content: u64) -> Slot {
-        let start = START.with(Cell::get);
+        let start = hint();
         let mut block = &self.first;
         loop {
             for step in 0..SLOTS_PER_BLOCK {
@@ -149,7 +150,7 @@ impl SnapshotRegistry {
                         .compare_exchange(FREE, content, Ordering::AcqRel, Ordering::Relaxed)
                         .is_ok()
                 {
-                    START.with(|hint| hint.set(at));
+                    remember(at);
                     return Arc::clone(slot);
                 }
             }
@@ -182,7 +183,27 @@ impl SnapshotRegistry {
     }
 }
 
+#[cfg(not(loom))]
 thread_local! {
     /// Where this thread found a free slot last: threads settle on slots of their own.
     static START: Cell<usize> = const { Cell::new(0) };
 }
+
+#[cfg(not(loom))]
+fn hint() -> usize {
+    START.with(Cell::get)
+}
+
+#[cfg(not(loom))]
+fn remember(at: usize) {
+    START.with(|start| start.set(at));
+}
+
+/// A model must behave the same in each of its executions, so it remembers nothing.
+#[cfg(loom)]
+fn hint() -> usize {
+    0
+}
+
+#[cfg(loom)]
+fn remember(_at: usize) {}
