@@ -7,8 +7,8 @@ use pbxt_rows::*;
 use std::hint::black_box;
 use std::time::Instant;
 
-const ROUNDS: u32 = 1_000_000;
-const RUNS: usize = 7;
+const ROUNDS: u32 = 100_000;
+const RUNS: usize = 60;
 
 fn column(offset: u32, kind: HostKind, null_bit: u8) -> HostColumn {
     HostColumn {

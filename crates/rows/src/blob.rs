@@ -9,6 +9,7 @@
 use crate::error::{Error, Result};
 use pbxt_base::Addr;
 use pbxt_base::codec::{get_u64, put_u64};
+use pbxt_base::limits::{BLOB_BYTES_MIN, PAYLOAD_BYTES_MAX};
 
 /// Names a value kept outside the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,16 @@ pub struct Limits {
     pub blob_min: usize,
     /// While the payload is larger than this, the largest remaining value leaves.
     pub inline_max: usize,
+}
+
+impl Default for Limits {
+    /// The limits of the base crate.
+    fn default() -> Self {
+        Self {
+            blob_min: BLOB_BYTES_MIN,
+            inline_max: PAYLOAD_BYTES_MAX,
+        }
+    }
 }
 
 /// A value that is to be stored outside its row.

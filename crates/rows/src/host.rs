@@ -82,8 +82,8 @@ impl HostLayout {
             record_length,
             columns,
         };
-        layout.check_fields()?;
-        layout.check_null_bits()?;
+        let owned = layout.check_fields()?;
+        layout.check_null_bits(owned)?;
         Ok(layout)
     }
 
@@ -132,44 +132,30 @@ impl HostLayout {
         })
     }
 
-    fn check_fields(&self) -> Result<()> {
-        let mut fields = Vec::with_capacity(self.columns.len());
+    /// Marks the bits each field owns; a bit owned twice is an overlap.
+    fn check_fields(&self) -> Result<Vec<u8>> {
+        let mut owned = vec![0_u8; self.record_length];
         for (column, host) in self.columns.iter().enumerate() {
             let bad = |why| Err(Error::BadLayout { column, why });
-            let (start, width) = (host.offset as usize, host.kind.width());
             if matches!(host.kind, HostKind::Var1(max) if max > 255) {
                 return bad("one length byte counts at most 255 bytes");
             }
             if matches!(host.kind, HostKind::Blob(bytes) if !(1..=4).contains(&bytes)) {
                 return bad("a blob has 1 to 4 length bytes");
             }
-            if start + width > self.record_length {
+            let start = host.offset as usize;
+            let Some(field) = owned.get_mut(start..start + host.kind.width()) else {
                 return bad("the field ends behind the record");
+            };
+            if field.iter().any(|&bits| bits != 0) {
+                return bad("the field overlaps another one");
             }
-            if width > 0 {
-                fields.push((start, start + width, column));
-            }
+            field.fill(0xFF);
         }
-        fields.sort_unstable();
-        for pair in fields.windows(2) {
-            if let [(_, end, _), (start, _, column)] = *pair
-                && start < end
-            {
-                return Err(Error::BadLayout {
-                    column,
-                    why: "the field overlaps another one",
-                });
-            }
-        }
-        Ok(())
+        Ok(owned)
     }
 
-    fn check_null_bits(&self) -> Result<()> {
-        let mut taken = std::collections::HashSet::new();
-        for host in &self.columns {
-            let start = host.offset as usize;
-            taken.extend((start..start + host.kind.width()).map(|offset| (offset, 0)));
-        }
+    fn check_null_bits(&self, mut owned: Vec<u8>) -> Result<()> {
         for (column, host) in self
             .columns
             .iter()
@@ -177,19 +163,16 @@ impl HostLayout {
             .filter(|(_, host)| host.null_bit != 0)
         {
             let bad = |why| Err(Error::BadLayout { column, why });
-            let offset = host.null_offset as usize;
             if !host.null_bit.is_power_of_two() {
                 return bad("the null bit is not a single bit");
             }
-            if offset >= self.record_length {
+            let Some(bits) = owned.get_mut(host.null_offset as usize) else {
                 return bad("the null bit lies behind the record");
+            };
+            if *bits & host.null_bit != 0 {
+                return bad("the null bit lies inside a field or is another column's");
             }
-            if taken.contains(&(offset, 0)) {
-                return bad("the null bit lies inside a field");
-            }
-            if !taken.insert((offset, host.null_bit)) {
-                return bad("two columns share a null bit");
-            }
+            *bits |= host.null_bit;
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use crate::host_field::strip_padding;
 use crate::key_spec::{KeyEncoding, KeyPart, WeightScheme};
 use crate::schema::ColumnKind;
 use crate::weights::Weigher;
+use pbxt_base::invariant;
 use std::cmp::Ordering;
 
 pub(crate) const NULL: u8 = 0;
@@ -220,11 +221,19 @@ pub(crate) fn chunk_bytes(unit: usize) -> usize {
 
 /// X24: turns the weights in `out[start..]` into the pad-space form. In place, from the end.
 fn pad_space(out: &mut Vec<u8>, start: usize, weight: [u8; 8], unit: usize) {
+    invariant!(
+        (out.len() - start).is_multiple_of(unit),
+        "X24: weights are whole units"
+    );
     let space = &weight[..unit];
     while out.len() > start && out.ends_with(space) && out.len() - start >= unit {
         out.truncate(out.len() - unit);
     }
     let chunk = chunk_bytes(unit);
+    let mut spaces = [0; 8];
+    spaces
+        .chunks_exact_mut(unit)
+        .for_each(|place| place.copy_from_slice(space));
     let chunks = (out.len() - start).div_ceil(chunk).max(1);
     while out.len() < start + chunks * chunk {
         out.extend_from_slice(space);
@@ -235,14 +244,10 @@ fn pad_space(out: &mut Vec<u8>, start: usize, weight: [u8; 8], unit: usize) {
         let (from, to) = (start + number * chunk, start + number * (chunk + 1));
         out.copy_within(from..from + chunk, to);
         out[to + chunk] = verdict;
-        let units = out[to..to + chunk].chunks_exact(unit);
-        verdict = match units
-            .map(|one| one.cmp(space))
-            .find(|&order| order != Ordering::Equal)
-        {
-            Some(Ordering::Less) => REST_LESS,
-            Some(_) => REST_GREATER,
-            None => verdict,
+        verdict = match out[to..to + chunk].cmp(&spaces[..chunk]) {
+            Ordering::Less => REST_LESS,
+            Ordering::Equal => verdict,
+            Ordering::Greater => REST_GREATER,
         };
     }
 }

@@ -61,17 +61,15 @@ impl PartCode {
                 return Ok(Taken::Weights);
             }
             KeyEncoding::Uint | KeyEncoding::Int | KeyEncoding::F32 | KeyEncoding::F64 => {
-                reader.bytes(self.length, value)?;
-                value.reverse();
+                let image = reader.number(self.length)?;
                 let shift = 64 - 8 * self.length;
-                let image = le_uint(value) << shift;
                 let bits = match self.encoding {
                     KeyEncoding::Uint => image,
                     KeyEncoding::Int => image ^ TOP_BIT,
                     _ if image & TOP_BIT != 0 => image ^ TOP_BIT,
-                    _ => !image >> shift << shift,
+                    _ => !image,
                 };
-                value.copy_from_slice(&(bits >> shift).to_le_bytes()[..self.length]);
+                value.extend_from_slice(&(bits >> shift).to_le_bytes()[..self.length]);
             }
         }
         Ok(Taken::Value)
@@ -103,6 +101,13 @@ impl KeyReader<'_> {
             .ok_or_else(|| corrupt(self.at, "more bytes", rest.len() as u64))?;
         self.at += count;
         Ok(slice)
+    }
+
+    /// A number of `width` bytes, most significant first, shifted to the top.
+    #[inline]
+    fn number(&mut self, width: usize) -> Result<u64> {
+        let flip = u64::from_le_bytes([self.flip; 8]) << (64 - 8 * width);
+        Ok(le_uint(self.slice(width)?).swap_bytes() ^ flip)
     }
 
     fn bytes(&mut self, count: usize, out: &mut Vec<u8>) -> Result<()> {

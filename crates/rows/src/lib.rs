@@ -10,6 +10,31 @@
 //! After a crash:    nothing; keys whose weights only the host can compute are logged, never recomputed.
 //!
 //! Column numbers are the host's own, everywhere: a schema has one entry per host column, virtual ones included.
+//!
+//! A program without a record buffer uses rows and keys like this:
+//!
+//! ```
+//! use pbxt_rows::*;
+//!
+//! let id = Column { kind: ColumnKind::Fixed(4), nullable: false };
+//! let name = Column { kind: ColumnKind::Var, nullable: true };
+//! let schema = Schema::new(1, vec![id, name])?;
+//!
+//! let mut payload = Vec::new();
+//! let mut builder = RowBuilder::new(&schema);
+//! builder.set(0, Some(&7_u32.to_le_bytes()))?;
+//! builder.set(1, Some(b"seven"))?;
+//! builder.finish(&mut payload)?;
+//! assert_eq!(RowView::new(&schema, &payload)?.get(1)?, Value::Bytes(b"seven"));
+//!
+//! let encoding = KeyEncoding::Uint;
+//! let part = KeyPart { column: 0, length: 4, prefix: false, nullable: false, descending: false, encoding };
+//! let keys = PayloadKeyMaker::new(&KeySpec::new(vec![part], false)?, &schema)?;
+//! let mut key = Vec::new();
+//! keys.key_from_payload(&payload, &mut NoBlobs, &mut key)?;
+//! assert_eq!(key, [0, 0, 0, 7]);
+//! # Ok::<(), Error>(())
+//! ```
 
 mod blob;
 mod codec;

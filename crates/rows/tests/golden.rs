@@ -106,6 +106,7 @@ fn a_row_with_an_external_value_has_these_bytes() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "64 KiB byte by byte")]
 fn a_wide_row_has_these_bytes() {
     let payload = encode(&row(Some(vec![0xAB; 65_535]), None), &[]);
     let ends = [0xFF, 0xFF, 0, 0, 1, 0, 1, 0, 1, 0, 1, 0];

@@ -137,6 +137,7 @@ proptest! {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "64 KiB byte by byte")]
 fn values_beyond_64_kib_make_a_wide_row() {
     let wish = |kind| Wish {
         kind,

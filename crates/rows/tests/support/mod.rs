@@ -61,7 +61,7 @@ pub(crate) fn kinds() -> impl Strategy<Value = HostKind> {
     prop_oneof![
         4 => (0_u16..12).prop_map(HostKind::Fixed),
         2 => (0_u16..=255).prop_map(HostKind::Var1),
-        2 => prop_oneof![0_u16..700, Just(60_000)].prop_map(HostKind::Var2),
+        2 => prop_oneof![0_u16..700, Just(if cfg!(miri) { 700 } else { 60_000 })].prop_map(HostKind::Var2),
         2 => (1_u8..=4).prop_map(HostKind::Blob),
         2 => (0_u16..40, prop_oneof![Just(b' '), Just(0), any::<u8>()])
             .prop_map(|(len, pad)| HostKind::Padded { len, pad }),
@@ -80,7 +80,7 @@ pub(crate) fn bytes(max: usize) -> BoxedStrategy<Vec<u8>> {
         any::<u8>()
     ];
     let short = prop::collection::vec(byte.boxed(), 0..=max.min(24));
-    if max <= 24 {
+    if max <= 24 || cfg!(miri) {
         return short.boxed();
     }
     let long = (0..=max.min(70_000), any::<u8>()).prop_map(|(len, byte)| vec![byte; len]);
