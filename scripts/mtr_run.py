@@ -1,0 +1,75 @@
+"""One run of the server's test driver (MTR) in a private root: start it, show progress, read what it printed.
+
+A test's verdict is one line of MTR's output; verdicts are read from there and nowhere else. A test that MTR repeats counts as its
+last verdict. The whole output, with the differences of failed tests, is kept under build/mtr for reading.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections import namedtuple
+
+from common import Problem
+from mtr_root import WORK
+
+VERDICT = re.compile(
+    r"^(?P<suite>[\w/]+)(?:-(?P<overlay>\w+))?\.(?P<test>\S+)\s+(?:'(?P<combination>[^']*)'\s+)?(?:w\d+\s+)?"
+    r"\[ (?P<word>pass|fail|skipped|disabled|retry-pass|retry-fail|exp-fail) \]\s*(?P<rest>.*)$"
+)
+WORDS = {"pass": "passed", "retry-pass": "passed", "fail": "failed", "retry-fail": "failed", "exp-fail": "failed"}
+
+Verdict = namedtuple("Verdict", "suite overlay test combination word reason")
+
+
+def read_verdict(line):
+    """The verdict that a line of output states, or None."""
+    found = VERDICT.match(line)
+    if not found:
+        return None
+    word = WORDS.get(found["word"], "skipped")
+    reason = found["rest"] if word == "skipped" else ""
+    return Verdict(found["suite"], found["overlay"] or "", found["test"], found["combination"] or "", word, reason.strip())
+
+
+def run_mtr(root, name, arguments, tests=(), parallel=0):
+    """Runs MTR and answers {(suite, overlay, test, combination): Verdict}; `name` is the file name of the kept output."""
+    command = [
+        "perl",
+        "mariadb-test-run.pl",
+        f"--vardir={root.var}",
+        f"--parallel={parallel or os.cpu_count()}",
+        "--force",
+        "--max-test-fail=0",
+        "--retry=1",
+        "--nocheck-testcases",
+        "--testcase-timeout=5",
+        "--suite-timeout=120",
+        *arguments,
+        *tests,
+    ]
+    log_path = WORK / f"{name}.log"
+    verdicts = {}
+    with open(log_path, "w", encoding="utf-8", errors="replace") as log:
+        process = subprocess.Popen(
+            command, cwd=root.tests, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        for raw in process.stdout:
+            line = raw.decode("utf-8", errors="replace")
+            log.write(line)
+            verdict = read_verdict(line.rstrip())
+            if verdict:
+                verdicts[verdict[:4]] = verdict
+                show_progress(name, verdicts, verdict)
+        process.wait()
+    if not verdicts:
+        raise Problem(f"the server's test driver ran no test: see the end of {log_path}.")
+    return verdicts
+
+
+def show_progress(name, verdicts, last):
+    """One line that rewrites itself, on a terminal only."""
+    if sys.stderr.isatty():
+        text = f"{name}: {len(verdicts)} tests, last {last.suite}.{last.test}"[:100]
+        end = "\r"
+        print(f"\r{text:<100}", end=end, file=sys.stderr, flush=True)
