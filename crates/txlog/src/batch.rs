@@ -43,7 +43,7 @@ pub(crate) struct BatchHeader {
 
 impl BatchHeader {
     /// Writes the header and returns its checksum, the link for the next batch.
-    pub(crate) fn encode(&self, segment: SegmentId, out: &mut [u8; BATCH_HEADER_BYTES as usize]) -> u32 {
+    pub(crate) fn encode(&self, segment: SegmentId, out: &mut [u8]) -> u32 {
         codec::put_u32(out, 0, MAGIC);
         codec::put_u32(out, 4, self.length);
         codec::put_u64(out, 8, self.sequence);
@@ -55,7 +55,7 @@ impl BatchHeader {
         codec::put_u32(out, 48, self.previous);
         codec::put_u32(out, 52, self.body);
         codec::put_u32(out, 56, 0);
-        let crc = checksum::crc32c(segment.raw(), &out[..CRC_OFFSET]);
+        let crc = checksum::crc32c(segment.raw().into(), &out[..CRC_OFFSET]);
         codec::put_u32(out, CRC_OFFSET, crc);
         crc
     }
@@ -64,7 +64,9 @@ impl BatchHeader {
     pub(crate) fn decode(segment: SegmentId, lsn: Lsn, bytes: &[u8]) -> Option<(BatchHeader, u32)> {
         let header = bytes.first_chunk::<{ BATCH_HEADER_BYTES as usize }>()?;
         let crc = codec::get_u32(header, CRC_OFFSET);
-        if codec::get_u32(header, 0) != MAGIC || crc != checksum::crc32c(segment.raw(), &header[..CRC_OFFSET]) {
+        if codec::get_u32(header, 0) != MAGIC
+            || crc != checksum::crc32c(segment.raw().into(), &header[..CRC_OFFSET])
+        {
             return None;
         }
         let batch = BatchHeader {

@@ -38,7 +38,9 @@ impl Buffer {
         assert!(bytes > 0, "a chunk has bytes");
         // SAFETY: the layout's size is not zero.
         let ptr = unsafe { alloc_zeroed(layout) };
-        let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
+        let Some(ptr) = NonNull::new(ptr) else {
+            handle_alloc_error(layout)
+        };
         Buffer { ptr, bytes }
     }
 
@@ -52,7 +54,10 @@ impl Buffer {
     /// No thread may write to this range while the result lives, and all writes to it must happen before.
     #[inline]
     pub(crate) unsafe fn read(&self, offset: usize, len: usize) -> &[u8] {
-        assert!(offset <= self.bytes && len <= self.bytes - offset, "a range lies in its chunk");
+        assert!(
+            offset <= self.bytes && len <= self.bytes - offset,
+            "a range lies in its chunk"
+        );
         // SAFETY: in bounds (asserted), initialised since allocation, unaliased by writers (caller).
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr().add(offset), len) }
     }
@@ -62,11 +67,28 @@ impl Buffer {
     /// # Safety
     /// The range must belong to the caller alone while the result lives.
     #[inline]
-    #[expect(clippy::mut_from_ref, reason = "ranges are handed to one owner each by the tail's protocol (D8)")]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "ranges are handed to one owner each by the tail's protocol (D8)"
+    )]
     pub(crate) unsafe fn write(&self, offset: usize, len: usize) -> &mut [u8] {
-        assert!(offset <= self.bytes && len <= self.bytes - offset, "a range lies in its chunk");
+        assert!(
+            offset <= self.bytes && len <= self.bytes - offset,
+            "a range lies in its chunk"
+        );
         // SAFETY: in bounds (asserted), initialised since allocation, exclusive (caller).
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr().add(offset), len) }
+    }
+
+    /// Where the bytes `[offset, offset + len)` are, for an owner that proves its accesses itself.
+    #[inline]
+    pub(crate) fn pointer(&self, offset: usize, len: usize) -> NonNull<u8> {
+        assert!(
+            offset <= self.bytes && len <= self.bytes - offset,
+            "a range lies in its chunk"
+        );
+        // SAFETY: in bounds (asserted), so the sum stays inside the allocation.
+        unsafe { self.ptr.add(offset) }
     }
 
     /// All bytes of a buffer nobody shares.
@@ -93,7 +115,10 @@ pub(crate) struct BufferPool {
 impl BufferPool {
     /// A pool for chunks of this size.
     pub(crate) fn new(bytes: usize) -> Arc<BufferPool> {
-        Arc::new(BufferPool { bytes, free: Mutex::new(Vec::new()) })
+        Arc::new(BufferPool {
+            bytes,
+            free: Mutex::new(Vec::new()),
+        })
     }
 
     /// A buffer with any contents.
@@ -141,18 +166,32 @@ impl Chunk {
     pub(crate) fn filling(start: u64, pool: &Arc<BufferPool>) -> Chunk {
         let buffer = Some(pool.take_zeroed());
         let (readable_end, referenced) = (AtomicU64::new(0), AtomicBool::new(false));
-        Chunk { buffer, pool: Arc::clone(pool), start, readable_end, referenced }
+        Chunk {
+            buffer,
+            pool: Arc::clone(pool),
+            start,
+            readable_end,
+            referenced,
+        }
     }
 
     /// A chunk read from its segment, verified up to `readable_end`.
     pub(crate) fn loaded(start: u64, readable_end: u64, buffer: Buffer, pool: &Arc<BufferPool>) -> Chunk {
         let (readable_end, referenced) = (AtomicU64::new(readable_end), AtomicBool::new(false));
-        Chunk { buffer: Some(buffer), pool: Arc::clone(pool), start, readable_end, referenced }
+        Chunk {
+            buffer: Some(buffer),
+            pool: Arc::clone(pool),
+            start,
+            readable_end,
+            referenced,
+        }
     }
 
     #[inline]
     pub(crate) fn buffer(&self) -> &Buffer {
-        self.buffer.as_ref().expect("D12: the buffer leaves its chunk only when the chunk is dropped")
+        self.buffer
+            .as_ref()
+            .expect("D12: the buffer leaves its chunk only when the chunk is dropped")
     }
 
     /// LSN of the first byte.

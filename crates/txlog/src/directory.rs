@@ -29,7 +29,9 @@ pub(crate) struct Directory {
 impl Directory {
     /// An empty directory.
     pub(crate) fn new() -> Directory {
-        Directory { root: (0..ROOT_SLOTS).map(|_| AtomicPtr::default()).collect() }
+        Directory {
+            root: (0..ROOT_SLOTS).map(|_| AtomicPtr::default()).collect(),
+        }
     }
 
     /// The chunk with this number, if it is in memory.
@@ -43,7 +45,10 @@ impl Directory {
 
     #[inline]
     fn slot(&self, number: u64) -> Option<&Atomic<Chunk>> {
-        let leaf = self.root.get(number as usize / LEAF_SLOTS)?.load(Ordering::Acquire);
+        let leaf = self
+            .root
+            .get(number as usize / LEAF_SLOTS)?
+            .load(Ordering::Acquire);
         // SAFETY: a root slot is null or a leaf that lives until the directory is dropped.
         let leaf = unsafe { leaf.as_ref()? };
         leaf.slots.get(number as usize % LEAF_SLOTS)
@@ -60,13 +65,21 @@ impl Directory {
     }
 
     fn slot_or_new(&self, number: u64) -> &Atomic<Chunk> {
-        assert!(number < CHUNK_COUNT_MAX, "D12: the opener refuses chunks beyond the directory");
+        assert!(
+            number < CHUNK_COUNT_MAX,
+            "D12: the opener refuses chunks beyond the directory"
+        );
         if self.slot(number).is_none() {
-            let fresh = Leaf { slots: (0..LEAF_SLOTS).map(|_| Atomic::null()).collect() };
+            let fresh = Leaf {
+                slots: (0..LEAF_SLOTS).map(|_| Atomic::null()).collect(),
+            };
             let fresh = Box::into_raw(Box::new(fresh));
             let root = &self.root[number as usize / LEAF_SLOTS];
             let null = std::ptr::null_mut();
-            if root.compare_exchange(null, fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            if root
+                .compare_exchange(null, fresh, Ordering::AcqRel, Ordering::Acquire)
+                .is_err()
+            {
                 // SAFETY: `fresh` came from `Box::into_raw` above and was not published.
                 drop(unsafe { Box::from_raw(fresh) });
             }
@@ -76,7 +89,9 @@ impl Directory {
 
     /// Takes a chunk out; its memory goes when the last guard that may see it is gone. True if it was there.
     pub(crate) fn remove(&self, number: u64, guard: &Guard) -> bool {
-        let Some(slot) = self.slot(number) else { return false };
+        let Some(slot) = self.slot(number) else {
+            return false;
+        };
         let old = slot.swap(Shared::null(), Ordering::AcqRel, guard);
         if old.is_null() {
             return false;

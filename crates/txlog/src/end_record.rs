@@ -148,6 +148,7 @@ pub struct RollbackToRecord {
 
 impl RollbackToRecord {
     /// Bytes to reserve.
+    #[expect(clippy::unused_self, reason = "asked like every other record")]
     pub fn encoded_len(&self) -> usize {
         ROLLBACK_BYTES
     }
@@ -164,7 +165,7 @@ fn put_deltas(out: &mut [u8], mut at: usize, deltas: &[CountDelta]) -> usize {
     for delta in deltas {
         codec::put_u32(out, at, delta.table.raw());
         codec::put_u32(out, at + 4, 0);
-        codec::put_u64(out, at + 8, delta.rows as u64);
+        codec::put_u64(out, at + 8, delta.rows.cast_unsigned());
         at += DELTA_BYTES;
     }
     at
@@ -197,7 +198,7 @@ fn check_counts(record: &RecordRef<'_>, fixed: usize, voids: u64, tail: u64) -> 
 fn delta_at(record: &RecordRef<'_>, at: usize) -> CountDelta {
     CountDelta {
         table: TableId::new(record.u32_at(at)),
-        rows: record.u64_at(at + 8) as i64,
+        rows: record.u64_at(at + 8).cast_signed(),
     }
 }
 

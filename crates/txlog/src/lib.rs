@@ -7,20 +7,43 @@
 //! Rules:            D1.. in docs/durability.md.
 //! After a crash:    `scan` finds the end of the log by docs/durability.md; the log continues in a new segment.
 
+mod batch;
+mod cache;
+mod chunk;
+mod core;
+mod directory;
 mod dump;
 mod end_record;
+mod files;
+mod flush;
+mod group_commit;
 mod key_image;
+mod layout;
+mod log;
+mod opener;
 mod other_record;
 mod record;
+mod reservation;
 mod row_record;
+mod scan;
+mod segment_scan;
+mod stats;
+mod sync;
+mod tail;
 
 pub use end_record::{
     CountDelta, EndRecord, EndRef, Outcome, PrepareRecord, PrepareRef, RollbackToRecord, RollbackToRef,
     VoidRange, XID_BYTES_MAX,
 };
 pub use key_image::{KeyImage, KeyImageBuf, KeyImages, Sign};
+pub use log::{Log, LogOptions};
 pub use other_record::{AutoIncRecord, AutoIncRef, CatalogRecord, CatalogRef};
 pub use record::{
     RECORD_ALIGN, RECORD_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordFault, RecordKind, RecordRef,
 };
+pub use reservation::Reservation;
 pub use row_record::{RowKind, RowRecord, RowRef};
+pub use scan::{LogEnd, LogScan};
+pub use segment_scan::SegmentScan;
+pub use stats::LogStats;
+pub use tail::Space;

@@ -138,7 +138,7 @@ impl<'a> RecordRef<'a> {
         let [kind, flags, ..] = *header;
         let kind = RecordKind::from_disk(kind)
             .ok_or_else(|| RecordFault::new("expected a known kind of log record", u64::from(kind)))?;
-        let stride = usize::from(codec::get_u16(header, 2)) * RECORD_ALIGN;
+        let stride = stride_of(header);
         let pad = usize::from(flags >> PAD_SHIFT);
         let exact = stride
             .checked_sub(pad)
@@ -242,6 +242,12 @@ impl<'a> RecordRef<'a> {
             Err(RecordFault::new(what, self.bytes.len() as u64))
         }
     }
+}
+
+/// Bytes from a record to the next one, by its header (at least 8 bytes); not checked against anything.
+#[inline]
+pub(crate) fn stride_of(header: &[u8]) -> usize {
+    usize::from(codec::get_u16(header, 2)) * RECORD_ALIGN
 }
 
 /// Rounds a record length up to where the next record starts.

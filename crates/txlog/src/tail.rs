@@ -79,7 +79,24 @@ struct Slot {
 
 impl Slot {
     fn new() -> Slot {
-        Slot { word: AtomicU64::new(0), start: AtomicU64::new(0), end: AtomicU64::new(0), next: AtomicU64::new(0) }
+        Slot {
+            word: AtomicU64::new(0),
+            start: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+        }
+    }
+
+    fn span_if_whole(&self, word: u64) -> Option<BatchSpan> {
+        if word & SEALED == 0 {
+            return None;
+        }
+        let span = BatchSpan {
+            start: self.start.load(Ordering::Relaxed),
+            end: self.end.load(Ordering::Relaxed),
+            next: self.next.load(Ordering::Relaxed),
+        };
+        (word & RELEASED_MASK == span.end - span.start - BATCH_HEADER_BYTES).then_some(span)
     }
 }
 
@@ -137,8 +154,17 @@ impl Tail {
                 return None;
             }
             let moved = word + ((len >> 3) << SEQUENCE_BITS);
-            match self.word.0.compare_exchange_weak(word, moved, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(Claim { lsn, slot: self.slot_index(word) }),
+            match self
+                .word
+                .0
+                .compare_exchange_weak(word, moved, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => {
+                    return Some(Claim {
+                        lsn,
+                        slot: self.slot_index(word),
+                    });
+                }
                 Err(current) => word = current,
             }
         }
@@ -164,12 +190,20 @@ impl Tail {
         following.word.store(0, Ordering::Relaxed);
         let mut word = self.word.0.load(Ordering::Acquire);
         let (end, next) = loop {
-            debug_assert_eq!(word & SEQUENCE_MASK, sequence & SEQUENCE_MASK, "D8: one sealer at a time");
+            debug_assert_eq!(
+                word & SEQUENCE_MASK,
+                sequence & SEQUENCE_MASK,
+                "D8: one sealer at a time"
+            );
             let end = lsn_of(word);
             let next = next_for(end);
             following.start.store(next, Ordering::Relaxed);
             let moved = pack(next + BATCH_HEADER_BYTES, sequence + 1);
-            match self.word.0.compare_exchange_weak(word, moved, Ordering::AcqRel, Ordering::Acquire) {
+            match self
+                .word
+                .0
+                .compare_exchange_weak(word, moved, Ordering::AcqRel, Ordering::Acquire)
+            {
                 Ok(_) => break (end, next),
                 Err(current) => word = current,
             }
@@ -178,30 +212,25 @@ impl Tail {
         slot.end.store(end, Ordering::Relaxed);
         slot.next.store(next, Ordering::Relaxed);
         let before = slot.word.fetch_or(SEALED, Ordering::AcqRel);
-        (BatchSpan { start: slot.start.load(Ordering::Relaxed), end, next }, before & WAITING != 0)
+        (
+            BatchSpan {
+                start: slot.start.load(Ordering::Relaxed),
+                end,
+                next,
+            },
+            before & WAITING != 0,
+        )
     }
 
     /// The extent of batch `sequence` if it is whole. Everything written into it happened before.
     pub(crate) fn whole(&self, sequence: u64) -> Option<BatchSpan> {
         let slot = self.slot(sequence);
-        self.span_if_whole(slot, slot.word.load(Ordering::Acquire))
+        slot.span_if_whole(slot.word.load(Ordering::Acquire))
     }
 
     /// Like `whole`, and otherwise leaves a mark so that the release that completes the batch reports a sleeper.
     pub(crate) fn whole_or_mark(&self, sequence: u64) -> Option<BatchSpan> {
         let slot = self.slot(sequence);
-        self.span_if_whole(slot, slot.word.fetch_or(WAITING, Ordering::AcqRel))
-    }
-
-    fn span_if_whole(&self, slot: &Slot, word: u64) -> Option<BatchSpan> {
-        if word & SEALED == 0 {
-            return None;
-        }
-        let span = BatchSpan {
-            start: slot.start.load(Ordering::Relaxed),
-            end: slot.end.load(Ordering::Relaxed),
-            next: slot.next.load(Ordering::Relaxed),
-        };
-        (word & RELEASED_MASK == span.end - span.start - BATCH_HEADER_BYTES).then_some(span)
+        slot.span_if_whole(slot.word.fetch_or(WAITING, Ordering::AcqRel))
     }
 }

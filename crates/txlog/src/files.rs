@@ -1,0 +1,131 @@
+//! Hot files: what the log asks of the segment store, in the log's own words.
+//!
+//! Why it exists:    the store serves all classes of segments; the log speaks of hot ones, by LSN, and must tell a header
+//!                   that was being written when the power failed from one that is damaged.
+//! Format / state:   docs/format.md#segment-header.
+//! Rules:            D5, D7, D10.
+//! Latches and I/O:  as the store; nothing here is called under a latch but the flush and preparing latches.
+//! After a crash:    a segment that never became part of the log is dropped and made anew, so no byte of it is written
+//!                   twice.
+
+use crate::layout::Layout;
+use crate::scan::LogEnd;
+use pbxt_base::{Error, Lsn, Result, SegmentId};
+use pbxt_io::DiskFile;
+use pbxt_segment::{
+    FOOTER_BYTES, SEGMENT_HEADER_BYTES, SegmentClass, SegmentHeader, SegmentStore, StartState,
+};
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct HotFiles {
+    store: Arc<SegmentStore>,
+}
+
+impl HotFiles {
+    pub(crate) fn new(store: Arc<SegmentStore>) -> HotFiles {
+        HotFiles { store }
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        let geometry = self.store.geometry();
+        let (header, footer) = (SEGMENT_HEADER_BYTES as u64, FOOTER_BYTES as u64);
+        Layout::new(geometry.hot_segment_bytes, geometry.chunk_bytes, header, footer)
+    }
+
+    /// Number of this opening of the database.
+    pub(crate) fn incarnation(&self) -> u32 {
+        self.store.incarnation()
+    }
+
+    /// Full name of a hot segment, for messages.
+    pub(crate) fn name(&self, segment: SegmentId) -> String {
+        self.store.name(SegmentClass::Hot, segment)
+    }
+
+    pub(crate) fn open(&self, segment: SegmentId) -> Result<Arc<dyn DiskFile>> {
+        self.store.file(SegmentClass::Hot, segment)
+    }
+
+    /// All hot segment files, rising, part of the log or not.
+    pub(crate) fn hot_ids(&self) -> Result<Vec<SegmentId>> {
+        self.store.list(SegmentClass::Hot)
+    }
+
+    /// Headers of all begun hot segments, rising. An unsealed segment whose header does not verify was being begun when
+    /// the power failed; if it was more than that, its batches say so (`LogScan`).
+    pub(crate) fn headers(&self) -> Result<Vec<SegmentHeader>> {
+        let mut headers = Vec::new();
+        for segment in self.hot_ids()? {
+            match self.store.header(SegmentClass::Hot, segment) {
+                Ok(header) => headers.extend(header),
+                Err(Error::Corrupt { .. }) if self.sealed_end(segment).is_none() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(headers)
+    }
+
+    /// Where the log of a sealed segment ends.
+    pub(crate) fn sealed_end(&self, segment: SegmentId) -> Option<u64> {
+        self.store
+            .sealed(SegmentClass::Hot, segment)
+            .map(|sealed| sealed.end.raw())
+    }
+
+    /// Where the log ends, if the database was closed in order.
+    pub(crate) fn closed_end(&self) -> Option<u64> {
+        match self.store.start_state() {
+            StartState::Clean(end) => Some(end.raw()),
+            StartState::New | StartState::Crashed => None,
+        }
+    }
+
+    /// Makes a segment ready, so that `begin` needs no space (D10).
+    pub(crate) fn prepare(&self, segment: SegmentId) -> Result<()> {
+        self.store.prepare(segment)
+    }
+
+    /// Makes the segment ready in which the log continues behind `end`. What was read of the last segment is synced
+    /// first: after a crash of the process alone it may never have been, and the log must not go on behind a part that
+    /// a power cut can still take back (D7). Files behind it were prepared, or begun in vain: they are made anew.
+    pub(crate) fn make_room_behind(&self, end: &LogEnd) -> Result<SegmentId> {
+        if end.segment != SegmentId::new(0) {
+            self.open(end.segment)?.sync_data()?;
+        }
+        for segment in self
+            .hot_ids()?
+            .into_iter()
+            .filter(|segment| *segment > end.segment)
+        {
+            self.store.drop_segment(SegmentClass::Hot, segment)?;
+        }
+        let segment = SegmentId::new(end.segment.raw() + 1);
+        self.store.prepare(segment)?;
+        Ok(segment)
+    }
+
+    /// Takes a prepared segment into use as the continuation of `previous` from `cut`.
+    pub(crate) fn begin(
+        &self,
+        segment: SegmentId,
+        previous: SegmentId,
+        cut: u64,
+        checksum: u32,
+    ) -> Result<Arc<dyn DiskFile>> {
+        let first_lsn = Lsn::new(self.layout().segment_start(segment));
+        self.store
+            .begin(segment, previous, Lsn::new(cut), checksum, first_lsn)
+    }
+
+    /// Seals a segment whose log, up to `end`, is durable.
+    pub(crate) fn seal(&self, segment: SegmentId, end: u64) -> Result<()> {
+        self.store.seal(segment, Lsn::new(end))
+    }
+
+    /// Notes that the log ends at `end` and nothing is missing.
+    pub(crate) fn note_closed(&self, end: u64) -> Result<()> {
+        self.store.note_closed(Lsn::new(end))
+    }
+}

@@ -1,0 +1,190 @@
+//! Segment scan: the records of one hot segment whose end is known, for readers that work side by side.
+//!
+//! Why it exists:    recovery's second pass and the check command read all segments, each on its own; what the first pass
+//!                   settled (where each segment ends) is all they need.
+//! Format / state:   docs/format-log.md#batch-header. Reads chunk by chunk, past the cache.
+//! Rules:            D5 (inside the known end every batch must verify: anything else is damage), D7 (nothing behind it).
+//! Latches and I/O:  none; one read per chunk by the calling thread.
+
+use crate::batch::BatchHeader;
+use crate::files::HotFiles;
+use crate::layout::Layout;
+use crate::record::{RECORD_HEADER_BYTES, RecordKind, RecordRef, stride_of};
+use crate::scan::LogEnd;
+use crate::tail::BATCH_HEADER_BYTES;
+use pbxt_base::{Error, Lsn, Result, SegmentId};
+use pbxt_io::DiskFile;
+use pbxt_segment::SegmentStore;
+use std::sync::Arc;
+
+/// The chunk of a segment that is being looked at.
+#[derive(Debug)]
+pub(crate) struct ChunkReader {
+    pub(crate) segment: SegmentId,
+    file: Arc<dyn DiskFile>,
+    layout: Layout,
+    image: Vec<u8>,
+    /// LSN of the image's first byte.
+    start: u64,
+}
+
+impl ChunkReader {
+    pub(crate) fn new(segment: SegmentId, file: Arc<dyn DiskFile>, layout: Layout) -> ChunkReader {
+        ChunkReader {
+            segment,
+            file,
+            layout,
+            image: Vec::new(),
+            start: 0,
+        }
+    }
+
+    /// Reads the chunk that holds `lsn`, unless it is the one at hand.
+    pub(crate) fn load(&mut self, lsn: u64) -> Result<()> {
+        let chunk = self.layout.chunk_of(lsn);
+        let (start, end) = (self.layout.chunk_body(chunk), self.layout.chunk_end(chunk));
+        if self.start == start && !self.image.is_empty() {
+            return Ok(());
+        }
+        self.image.resize((end - start) as usize, 0);
+        self.start = start;
+        let result = self.file.read_at(&mut self.image, self.layout.file_offset(start));
+        if result.is_err() {
+            self.image.clear();
+        }
+        result
+    }
+
+    /// The bytes from `lsn` to the end of the chunk at hand; empty if `lsn` is not in it.
+    pub(crate) fn bytes(&self, lsn: u64) -> &[u8] {
+        let offset = lsn.checked_sub(self.start).unwrap_or(u64::MAX);
+        self.image
+            .get(usize::try_from(offset).unwrap_or(usize::MAX)..)
+            .unwrap_or_default()
+    }
+
+    /// The batch at `lsn` with its checksum, if header and records verify and it leads to a place where a batch may be.
+    pub(crate) fn batch(&self, lsn: u64) -> Option<(BatchHeader, u32)> {
+        let bytes = self.bytes(lsn);
+        let (header, checksum) = BatchHeader::decode(self.segment, Lsn::new(lsn), bytes)?;
+        header.verified_records(bytes)?;
+        let next = header.next();
+        let chunk = self.layout.chunk_of(lsn);
+        let in_chunk = next < self.layout.chunk_end(chunk);
+        (in_chunk || next == self.layout.chunk_body(chunk + 1)).then_some((header, checksum))
+    }
+
+    /// Damage at `lsn`.
+    #[cold]
+    pub(crate) fn damage(&self, lsn: u64, expected: &str, found: &str) -> Error {
+        Error::Corrupt {
+            file: self.file.name().to_owned(),
+            offset: self.layout.file_offset(lsn),
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+        }
+    }
+}
+
+/// Where the next record of a verified batch stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BatchCursor {
+    pub(crate) at: u64,
+    pub(crate) end: u64,
+}
+
+impl BatchCursor {
+    pub(crate) fn of(header: &BatchHeader) -> BatchCursor {
+        let start = header.lsn.raw();
+        BatchCursor {
+            at: start + BATCH_HEADER_BYTES,
+            end: start + u64::from(header.length),
+        }
+    }
+
+    /// Steps over fillers. False at the end of the batch.
+    pub(crate) fn seek_record(&mut self, reader: &ChunkReader) -> bool {
+        while self.at < self.end {
+            let bytes = reader.bytes(self.at);
+            let filler_bytes = match bytes.first_chunk::<RECORD_HEADER_BYTES>() {
+                Some(header) if header[0] == RecordKind::Filler as u8 => stride_of(header),
+                _ => 0,
+            };
+            if filler_bytes == 0 {
+                return true;
+            }
+            self.at += filler_bytes as u64;
+        }
+        false
+    }
+
+    /// The record at the cursor, which steps behind it.
+    pub(crate) fn take_record<'r>(&mut self, reader: &'r ChunkReader) -> Result<(Lsn, RecordRef<'r>)> {
+        let lsn = self.at;
+        let room = self.end.saturating_sub(lsn) as usize;
+        let bytes = reader.bytes(lsn).get(..room).unwrap_or_default();
+        let record = RecordRef::parse(bytes)
+            .map_err(|fault| reader.damage(lsn, "a log record in a verified batch", &fault.to_string()))?;
+        self.at += record.stride() as u64;
+        Ok((Lsn::new(lsn), record))
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct SegmentScan {
+    reader: ChunkReader,
+    cursor: BatchCursor,
+    next_batch: u64,
+    end: u64,
+}
+
+impl SegmentScan {
+    /// A scan of one of `end.segments()`.
+    ///
+    /// # Errors
+    /// I/O errors; `Corrupt` if the segment is not part of the log that ended at `end`.
+    pub fn new(store: Arc<SegmentStore>, segment: SegmentId, end: &LogEnd) -> Result<SegmentScan> {
+        let files = HotFiles::new(store);
+        let layout = files.layout();
+        let reader = ChunkReader::new(segment, files.open(segment)?, layout);
+        let next_batch = layout.segment_body(segment);
+        let Some(valid_end) = end.end_of(segment) else {
+            return Err(reader.damage(
+                next_batch,
+                "a segment of the log",
+                "one that recovery did not list",
+            ));
+        };
+        let end = valid_end.min(layout.segment_body_end(segment));
+        Ok(SegmentScan {
+            reader,
+            cursor: BatchCursor::default(),
+            next_batch,
+            end,
+        })
+    }
+
+    /// The next record, fillers left out; `None` at the end of the segment's log.
+    ///
+    /// # Errors
+    /// I/O errors; `Corrupt` with file and offset.
+    pub fn next_record(&mut self) -> Result<Option<(Lsn, RecordRef<'_>)>> {
+        while !self.cursor.seek_record(&self.reader) {
+            if self.next_batch >= self.end {
+                return Ok(None);
+            }
+            self.reader.load(self.next_batch)?;
+            let Some((header, _)) = self.reader.batch(self.next_batch) else {
+                return Err(self.reader.damage(
+                    self.next_batch,
+                    "a batch that verifies",
+                    "one that does not",
+                ));
+            };
+            self.cursor = BatchCursor::of(&header);
+            self.next_batch = header.next();
+        }
+        self.cursor.take_record(&self.reader).map(Some)
+    }
+}
