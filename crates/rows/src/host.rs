@@ -76,8 +76,14 @@ impl HostLayout {
     /// Checks the description of a record buffer of `record_length` bytes.
     ///
     /// # Errors
-    /// `BadLayout` names the first column that breaks F26.
+    /// `BadLayout` names the first column that breaks F26; an empty record holds no columns.
     pub fn new(record_length: usize, columns: Vec<HostColumn>) -> Result<Self> {
+        if record_length == 0 && !columns.is_empty() {
+            return Err(Error::BadLayout {
+                column: 0,
+                why: "the record has no bytes",
+            });
+        }
         let layout = Self {
             record_length,
             columns,

@@ -219,32 +219,43 @@ pub(crate) fn chunk_bytes(unit: usize) -> usize {
     8 / unit * unit
 }
 
-/// X24: turns the weights in `out[start..]` into the pad-space form. In place, from the end.
+/// X24: turns the weights in `out[start..]` into the pad-space form. In place.
 fn pad_space(out: &mut Vec<u8>, start: usize, weight: [u8; 8], unit: usize) {
     invariant!(
         (out.len() - start).is_multiple_of(unit),
         "X24: weights are whole units"
     );
     let space = &weight[..unit];
-    while out.len() > start && out.ends_with(space) && out.len() - start >= unit {
+    while out.len() > start && out.ends_with(space) {
         out.truncate(out.len() - unit);
     }
-    let chunk = chunk_bytes(unit);
     let mut spaces = [0; 8];
     spaces
         .chunks_exact_mut(unit)
         .for_each(|place| place.copy_from_slice(space));
-    let chunks = (out.len() - start).div_ceil(chunk).max(1);
-    while out.len() < start + chunks * chunk {
-        out.extend_from_slice(space);
-    }
+    let chunk = chunk_bytes(unit);
+    let len = out.len() - start;
+    let chunks = len.div_ceil(chunk).max(1);
+    out.extend_from_slice(&spaces[..chunks * chunk - len]); // whole units, as the weights and a chunk are
     out.resize(start + chunks * (chunk + 1), 0);
+    match chunk {
+        5 => spread::<5>(&mut out[start..], chunks, spaces),
+        6 => spread::<6>(&mut out[start..], chunks, spaces),
+        7 => spread::<7>(&mut out[start..], chunks, spaces),
+        _ => spread::<8>(&mut out[start..], chunks, spaces),
+    }
+}
+
+/// Moves chunks of C bytes apart, from the last, and puts the verdict about what follows behind each.
+fn spread<const C: usize>(image: &mut [u8], chunks: usize, spaces: [u8; 8]) {
     let mut verdict = REST_EQUAL;
     for number in (0..chunks).rev() {
-        let (from, to) = (start + number * chunk, start + number * (chunk + 1));
-        out.copy_within(from..from + chunk, to);
-        out[to + chunk] = verdict;
-        verdict = match out[to..to + chunk].cmp(&spaces[..chunk]) {
+        let mut chunk = [0; C];
+        chunk.copy_from_slice(&image[number * C..(number + 1) * C]);
+        let place = &mut image[number * (C + 1)..=number * (C + 1) + C];
+        place[..C].copy_from_slice(&chunk);
+        place[C] = verdict;
+        verdict = match chunk.as_slice().cmp(&spaces[..C]) {
             Ordering::Less => REST_LESS,
             Ordering::Equal => verdict,
             Ordering::Greater => REST_GREATER,

@@ -156,18 +156,19 @@ impl KeyMaker {
         let start = out.len();
         let mut rest = tuple;
         for part in parts {
-            let short = Error::TooShort {
-                what: "the search tuple",
-                found: tuple.len(),
-                expected: self.tuple_length(parts_used),
-            };
-            let put = rest
-                .split_at_checked(part.tuple_length())
-                .ok_or(short)
-                .and_then(|(bytes, behind)| {
-                    rest = behind;
-                    part.code.put(part.tuple_value(bytes)?, weigher, out)
+            let Some((bytes, behind)) = rest.split_at_checked(part.tuple_length()) else {
+                out.truncate(start);
+                let (found, expected) = (tuple.len(), self.tuple_length(parts_used));
+                return Err(Error::TooShort {
+                    what: "the search tuple",
+                    found,
+                    expected,
                 });
+            };
+            rest = behind;
+            let put = part
+                .tuple_value(bytes)
+                .and_then(|value| part.code.put(value, weigher, out));
             if put.is_err() {
                 out.truncate(start);
                 return put;

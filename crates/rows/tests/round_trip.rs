@@ -201,6 +201,10 @@ fn a_layout_that_cannot_be_is_refused() {
     assert!(refused(&[column(1, fixed, 0, 6)]), "two null bits for one");
     assert!(refused(&[column(1, HostKind::Blob(0), 0, 2)]), "no length bytes");
     assert!(refused(&[column(u32::MAX, fixed, 0, 2)]), "far behind the record");
+    assert!(
+        HostLayout::new(0, vec![column(0, HostKind::Fixed(0), 0, 0)]).is_err(),
+        "no record"
+    );
 }
 
 #[test]
