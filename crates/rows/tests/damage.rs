@@ -87,7 +87,7 @@ fn read_key(sample: &KeySample, key: &[u8], unpack: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 6 } else { 1500 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 1500 }))]
 
     #[test]
     fn damaged_payloads_are_read_or_refused(sample in samples(8), damage in damages()) {

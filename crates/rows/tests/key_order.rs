@@ -27,7 +27,7 @@ fn entries(sample: &KeySample) -> [(Vec<u8>, Vec<u8>); 2] {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 16 } else { 10_000 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 10_000 }))]
 
     #[test]
     fn images_order_as_values_do(sample in key_samples()) {

@@ -30,7 +30,7 @@ fn owned_bits(layout: &HostLayout, columns: &ColumnSet) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 600 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 600 }))]
 
     #[test]
     fn a_record_comes_back_through_its_payload(
