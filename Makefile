@@ -28,17 +28,17 @@ LDFLAGS := -shared -Wl,--version-script=build/plugin/exports.map -Wl,-z,nodelete
            -Wl,--gc-sections
 LDLIBS := -lpthread -ldl -lm
 
-.PHONY: help setup plugin run stop env test test-long bench lint clean core always
+.PHONY: help setup plugin run start stop env test test-long bench lint clean core always
 
 ## help: this list
 help:
 	@echo "PBXT - make targets:"; echo
 	@sed -n 's/^## \([a-z-]*\): \(.*\)/  \1|\2/p' Makefile | column -t -s '|'
 	@echo
-	@echo "First time: make setup && make run && scripts/server exec"
+	@echo "First time: make setup && make start && scripts/server exec"
 	@echo "Variables:  MARIADB_HEADERS=dir   build against other headers (checked against the server's version)"
 	@echo "            MARIADB_PREFIX=dir    use another server: dir/sbin/mariadbd"
-	@echo "            ARGS='...'            passed on by run, test, test-long and bench"
+	@echo "            ARGS='...'            passed on by run, start, test, test-long and bench"
 
 ## setup: make a bare Debian 12 ready: compiler, Python tools, a private MariaDB with its headers (repeatable)
 setup:
@@ -75,8 +75,12 @@ $(PLUGIN): $(OBJECTS) $(CORE) build/plugin/exports.map
 
 -include $(OBJECTS:.o=.d)
 
-## run: build, (re)start the private server with the plugin, say how to connect
+## run: show the engine at work on a private server, prove each claim, and leave the server running
 run: plugin
+	@scripts/run_demo.py $(ARGS)
+
+## start: (re)start the private server with the plugin, say how to connect
+start: plugin
 	@scripts/server restart $(ARGS)
 
 ## stop: stop the private server
@@ -90,7 +94,7 @@ env:
 	@echo 'export PATH="$(VENV):$(MARIADB_PREFIX)/bin:$(MARIADB_PREFIX)/sbin:$$PATH"'
 	@scripts/server env
 
-## test: everything that must pass before a change goes in (about 25 minutes on two cores)
+## test: everything that must pass before a change goes in; ARGS='--only core' for one suite
 test: plugin
 	@$(VENV)/python scripts/run_tests.py $(ARGS)
 
@@ -105,7 +109,7 @@ bench: plugin
 ## lint: formatting, clippy, licences and the house rules
 lint: setup
 	@cargo fmt --all --check
-	@cargo clippy --quiet --workspace --all-targets -- -D warnings
+	@cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
 	@$(VENV)/clang-format --dry-run -Werror $(wildcard plugin/mariadb/*.cc plugin/mariadb/*.h crates/capi/include/*.h crates/capi/tests/*.c)
 	@scripts/licences.py
 	@$(VENV)/python scripts/tidy.py

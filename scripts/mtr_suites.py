@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Runs MariaDB's own test suites with PBXT and, for comparison, with the engines of the same server.
+
+Each run has a private copy of the test tree, made of links; the installation is never written to and runs do not disturb each other.
+
+  scripts/mtr_suites.py storage_engine                     what every engine must do, PBXT only
+  scripts/mtr_suites.py storage_engine --engines pbxt,innodb,myisam,aria,rocksdb      side by side
+  scripts/mtr_suites.py storage_engine type_int index      only these tests
+  scripts/mtr_suites.py iuds | funcs                       insert, update, delete and functions (funcs takes minutes)
+  scripts/mtr_suites.py pbxt                               our own tests in tests/mtr/suite/pbxt
+  scripts/mtr_suites.py pbxt --record NAME...              write NAME's result as the server prints it now; then read it
+  scripts/mtr_suites.py baseline                           record the results of storage_engine again (done by itself when needed)
+
+Why a baseline: the installed results of storage_engine are many releases old and more than half fail for every engine. They are
+recorded again where InnoDB and another engine print the same; scripts/mtr_baseline.py has the rule. What PBXT does otherwise on
+purpose is a `.rdiff` in tests/mtr/overlay/pbxt; what it does not have is a line with the reason in `disabled.def` there.
+
+Output: counts per engine, a table of the tests that not every engine passes, the names of failed tests, and as last line
+`N passed, N failed, N skipped` of the engine that decides (--decides, default pbxt). The driver's whole output and the verdicts as
+JSON are kept in build/mtr/SUITE.log and build/mtr/SUITE.json. Exit status 1 when a test of the deciding engine failed.
+"""
+
+import argparse
+import json
+import shutil
+from collections import defaultdict, namedtuple
+
+from common import PLUGIN, Problem, guarded, server_version
+from mtr_baseline import apply_baseline, make_baseline, suites_of
+from mtr_root import OWN_SUITES, WORK, MtrRoot, replace_file
+from mtr_run import run_mtr
+
+Engine = namedtuple("Engine", "overlay options")
+ENGINES = {
+    "pbxt": Engine("pbxt", ["plugin-load-add=ha_pbxt", "ignore-db-dirs=#pbxt", "default-storage-engine=pbxt"]),
+    "innodb": Engine("innobase", ["innodb", "default-storage-engine=innodb"]),
+    "myisam": Engine("myisam", ["skip-innodb", "default-storage-engine=myisam"]),
+    "aria": Engine("maria", ["skip-innodb", "default-storage-engine=aria"]),
+    "rocksdb": Engine(
+        "rocksdb", ["plugin-load-add=ha_rocksdb", "ignore-db-dirs=#rocksdb", "skip-innodb", "default-storage-engine=rocksdb"]
+    ),
+}
+
+
+def run_storage_engine(root, options):
+    """The suite storage_engine: one overlay per engine chooses the engine. Answers {engine: {test: Verdict}}."""
+    changed = apply_baseline(root, make_baseline(options.parallel))
+    print(f"suite storage_engine: {changed} results recorded again for MariaDB {server_version()}")
+    by_overlay = {ENGINES[name].overlay: name for name in options.engines}
+    suites = ",".join(suite for overlay in by_overlay for suite in suites_of(overlay))
+    verdicts = run_mtr(root, "storage_engine", [f"--suite={suites}"], options.tests, options.parallel)
+    found = defaultdict(dict)
+    for verdict in verdicts.values():
+        found[by_overlay[verdict.overlay]][f"{verdict.suite}.{verdict.test}"] = verdict
+    return found
+
+
+def run_engines_suite(root, options):
+    """engines/iuds and engines/funcs: a combinations file of ours chooses the engine."""
+    suite = f"engines/{options.suite}"
+    lines = []
+    for name in options.engines:
+        lines += [f"[{name}]", *ENGINES[name].options, "partition", ""]
+    replace_file(root.tests / "suite" / suite / "combinations", "\n".join(lines).encode())
+    verdicts = run_mtr(root, options.suite, [f"--suite={suite}"], options.tests, options.parallel)
+    found = defaultdict(dict)
+    for verdict in verdicts.values():
+        chosen = [word for word in verdict.combination.split(",") if word in ENGINES]
+        rest = ",".join(word for word in verdict.combination.split(",") if word and word not in ENGINES)
+        for name in chosen or options.engines:
+            found[name][f"{verdict.suite}.{verdict.test}" + (f" {rest}" if rest else "")] = verdict
+    return found
+
+
+def run_own_suite(root, options):
+    """tests/mtr/suite/pbxt: tests written for PBXT."""
+    if not (OWN_SUITES / "pbxt" / "t").is_dir():
+        raise Problem(f"{OWN_SUITES}/pbxt/t has no tests: a test is a file t/NAME.test with its result in r/NAME.result.")
+    if options.record and not options.tests:
+        raise Problem("name the tests to record: mtr_suites.py pbxt --record NAME...")
+    arguments = ["--suite=pbxt", *[f"--mysqld=--{option}" for option in ENGINES["pbxt"].options]]
+    verdicts = run_mtr(root, "pbxt", arguments + ["--record"] * options.record, options.tests, options.parallel)
+    if options.record:
+        for name in options.tests:
+            recorded = root.tests / "suite" / "pbxt" / "r" / f"{name}.result"
+            if recorded.exists():
+                shutil.copy(recorded, OWN_SUITES / "pbxt" / "r" / recorded.name)
+    return {"pbxt": {" ".join(filter(None, verdict[2:4])): verdict for verdict in verdicts.values()}}
+
+
+RUNNERS = {"storage_engine": run_storage_engine, "iuds": run_engines_suite, "funcs": run_engines_suite, "pbxt": run_own_suite}
+
+
+def counts(verdicts):
+    """(passed, failed, skipped) of one engine."""
+    words = [verdict.word for verdict in verdicts.values()]
+    return tuple(words.count(word) for word in ("passed", "failed", "skipped"))
+
+
+def print_table(found):
+    """Counts per engine, and each test that not all of them pass."""
+    engines = list(found)
+    print(f"{'':46}" + "".join(f"{name:>10}" for name in engines))
+    for index, word in enumerate(("passed", "failed", "skipped")):
+        print(f"{word:46}" + "".join(f"{counts(found[name])[index]:>10}" for name in engines))
+    if len(engines) > 1:
+        for test in sorted({test for verdicts in found.values() for test in verdicts}):
+            row = [found[name][test].word if test in found[name] else "-" for name in engines]
+            if set(row) != {"passed"}:
+                print(f"{test[:45]:46}" + "".join(f"{word if word != 'passed' else 'ok':>10}" for word in row))
+
+
+def write_json(options, found):
+    """The verdicts for other programs."""
+    content = {
+        "suite": options.suite,
+        "server": server_version(),
+        "engines": {
+            name: {
+                **dict(zip(("passed", "failed", "skipped"), counts(verdicts))),
+                "tests": {test: {"verdict": verdict.word, "reason": verdict.reason} for test, verdict in sorted(verdicts.items())},
+            }
+            for name, verdicts in found.items()
+        },
+    }
+    path = options.json or WORK / f"{options.suite}.json"
+    with open(path, "w", encoding="utf-8") as out:
+        json.dump(content, out, indent=1)
+    return path
+
+
+def report(options, found):
+    """Prints what was found; exit status 1 when the deciding engine failed a test."""
+    print_table(found)
+    path = write_json(options, found)
+    decides = options.decides if options.decides in found else next(iter(found))
+    failed = [test for test, verdict in sorted(found[decides].items()) if verdict.word == "failed"]
+    for test in failed:
+        print(f"failed with {decides}: {test}")
+    print(f"details: {WORK / (options.suite + '.log')}, {path}")
+    print("{} passed, {} failed, {} skipped".format(*counts(found[decides])))
+    return 1 if failed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suite", choices=[*RUNNERS, "baseline"])
+    parser.add_argument("tests", nargs="*", help="only these tests")
+    parser.add_argument("--engines", default="pbxt", help=f"comma-separated, of {', '.join(ENGINES)}")
+    parser.add_argument("--decides", default="pbxt", choices=ENGINES, help="the engine whose failures are an error")
+    parser.add_argument("--json", help="where to write the verdicts (default: build/mtr/SUITE.json)")
+    parser.add_argument("--parallel", type=int, default=0, help="servers at a time (default: one per processor)")
+    parser.add_argument("--keep", action="store_true", help="keep the private root for a closer look")
+    parser.add_argument("--record", action="store_true", help="suite pbxt: write the results of the named tests")
+    options = parser.parse_intermixed_args()
+    if options.suite == "baseline":
+        print(make_baseline(options.parallel, force=True))
+        return 0
+    options.engines = options.engines.split(",")
+    unknown = [name for name in options.engines if name not in ENGINES]
+    if unknown:
+        raise Problem(f"no engine {unknown[0]}: choose of {', '.join(ENGINES)}.")
+    if ("pbxt" in options.engines or options.suite == "pbxt") and not PLUGIN.exists():
+        raise Problem(f"{PLUGIN} is missing: run `make plugin` first, or choose other --engines.")
+    with MtrRoot(options.keep) as root:
+        return report(options, RUNNERS[options.suite](root, options))
+
+
+if __name__ == "__main__":
+    guarded(main)

@@ -1,0 +1,6 @@
+"""Puts scripts/ on the path of the tests below."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

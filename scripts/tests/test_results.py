@@ -1,0 +1,52 @@
+"""How results are read from what test programs print; a failure that is overlooked here would be overlooked everywhere."""
+
+from mtr_baseline import agreed
+from mtr_run import read_verdict
+from run_tests import add_up
+
+
+def test_results_of_cargo_are_added_up():
+    lines = [
+        "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+        "running 3 tests",
+        "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+    ]
+    assert add_up(lines) == (14, 1)
+
+
+def test_results_of_pytest_are_read_in_every_form():
+    assert add_up(["21 passed in 3.20s"]) == (21, 0)
+    assert add_up(["2 failed, 19 passed, 1 skipped in 63.20s (0:01:03)"]) == (19, 2)
+    assert add_up(["3 failed in 1.00s"]) == (0, 3)
+    assert add_up(["5 passed, 2 errors in 1.00s"]) == (5, 2)
+    assert add_up(["1 failed, 5 passed, 1 error in 1.00s"]) == (5, 2)
+    assert add_up(["1 error in 0.10s"]) == (0, 1)
+    assert add_up(["======= 1 failed, 2 passed in 0.10s ======="]) == (2, 1)
+
+
+def test_other_lines_count_for_nothing():
+    assert add_up(["", "passed", "loaded 20 passed rows in 3.0s", "error in 3 places", "10 passed through"]) == (0, 0)
+
+
+def test_results_of_the_servers_test_driver_are_added_up():
+    assert add_up(["101 passed, 3 failed, 10 skipped"]) == (101, 3)
+
+
+def test_a_verdict_is_read_with_suite_overlay_combination_and_reason():
+    passed = read_verdict("storage_engine/trx-innobase.update w2 [ pass ]    312")
+    assert (passed.suite, passed.overlay, passed.test, passed.word) == ("storage_engine/trx", "innobase", "update", "passed")
+    failed = read_verdict("engines/iuds.insert_year 'innodb,x'           w1 [ fail ]")
+    assert (failed.suite, failed.combination, failed.word) == ("engines/iuds", "innodb,x", "failed")
+    skipped = read_verdict("storage_engine-rocksdb.vcol             [ disabled ]  Not supported")
+    assert (skipped.word, skipped.reason) == ("skipped", "Not supported")
+    assert read_verdict("worker[01] Using MTR_BUILD_THREAD 300") is None
+
+
+def test_a_result_is_recorded_only_where_innodb_and_another_engine_print_the_same():
+    printed = {
+        "innobase": {"a": b"1", "b": b"2", "c": b"3"},
+        "myisam": {"a": b"1", "b": b"x", "c": b"y"},
+        "maria": {"a": b"1", "b": b"x"},
+        "rocksdb": {"c": b"3"},
+    }
+    assert agreed(printed) == {"a": (b"1", ["myisam", "maria"]), "c": (b"3", ["rocksdb"])}

@@ -1,0 +1,47 @@
+"""The house rules' checker must see what it is there to see."""
+
+from pathlib import Path
+
+from tidy import check_floors, check_header, check_length, check_words
+
+CORE = Path("crates/txn/src/state.rs")
+
+
+def sentences(check, path, lines):
+    return [sentence for _, sentence in check(path, lines)]
+
+
+def test_a_long_function_is_found_and_a_declaration_is_not():
+    body = ["    let a = 1;"] * 71
+    assert sentences(check_length, CORE, ["fn long() {", *body, "}"]) != []
+    assert sentences(check_length, CORE, ["fn short() {", *body[:70], "}"]) == []
+    declarations = ["trait T {", "    fn one(", "        &self,", "    ) -> u8;", *["    // why"] * 80, "    fn two(&self) -> u8 {", "    }", "}"]
+    assert sentences(check_length, CORE, declarations) == []
+
+
+def test_comments_do_not_make_a_function_long():
+    assert sentences(check_length, CORE, ["fn told() {", *["    // why"] * 200, "    a();", "}"]) == []
+
+
+def test_a_long_file_is_found():
+    assert "801 lines" in sentences(check_length, CORE, ["//! x"] * 801)[0]
+
+
+def test_a_file_without_header_is_found():
+    assert sentences(check_header, CORE, ["use a::b;"]) != []
+    assert sentences(check_header, CORE, ["//! What it is."]) == []
+    assert sentences(check_header, Path("plugin/mariadb/x.cc"), ["#include <x>"]) != []
+    assert sentences(check_header, Path("scripts/x.py"), ["#!/usr/bin/env python3", '"""What it does."""', "", "x = 1"]) == []
+
+
+def test_unfinished_code_and_paths_of_one_machine_are_found():
+    for line in ["to" + "do!()", "// FIX" + "ME later", "#[ign" + "ore]", "// good enough for n" + "ow"]:
+        assert sentences(check_words, CORE, [line]) != [], line
+    assert sentences(check_words, Path("README.md"), ["see /wo" + "rk/main/x"]) != []
+    assert sentences(check_words, CORE, ["// the work/ of others, method, network/path"]) == []
+
+
+def test_only_crate_io_touches_the_outside_world():
+    assert sentences(check_floors, CORE, ["let now = Instant::now();"]) != []
+    assert sentences(check_floors, Path("crates/io/src/clock.rs"), ["let now = Instant::now();"]) == []
+    assert sentences(check_floors, CORE, ["#[cfg(test)]", "mod tests { use std::fs; }"]) == []

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Checks the house rules that no compiler checks; docs/style.md says why each one is there.
+
+  length      no source file over 800 lines, no Rust function over 70 (code lines, without its comments)
+  header      every Rust file opens with `//!`, every script with a docstring or comment that says what it is
+  words       nothing unfinished (todo!, FIXME, dbg!, #[ignore]) and nothing that belongs to one machine
+  floors      only crate io touches files, the clock and threads; crates import downwards only
+  crates      every outside crate has its line in docs/dependencies.md
+  links       relative links in Markdown files lead somewhere
+
+usage: tidy.py [FILE ...]           without arguments: every file that git knows
+"""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+from common import ROOT, guarded, output_of
+
+FILE_LINES_MAX = 800
+FUNCTION_LINES_MAX = 70
+SOURCES = {".rs", ".cc", ".h", ".py", ".sh", ".c"}
+
+# Assembled from halves, so that this file does not find itself.
+UNFINISHED = re.compile("|".join([r"\bto" + r"do!", r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b", r"\bXX" + r"X\b", r"\bdb" + r"g!\(",
+                                  r"\bunimple" + r"mented!\(", r"#\[ign" + r"ore", r"\bfor n" + r"ow\b"]))
+OF_ONE_MACHINE = re.compile(r"(?<![\w.])/(?:wo" + r"rk|fa" + r"rm)/")
+
+# Which crates a crate may name; what is missing here may name nothing but base.
+FLOORS = {
+    "base": [],
+    "io": ["base"],
+    "segment": ["io", "base"],
+    "txlog": ["segment", "io", "base"],
+    "rows": ["base"],
+    "rowmap": ["base"],
+    "index": ["base"],
+    "txn": ["base"],
+    "engine": ["txlog", "rows", "rowmap", "index", "txn", "segment", "io", "base"],
+    "capi": ["engine", "base"],
+    "testkit": ["io", "base"],
+}
+OUTSIDE_WORLD = re.compile(r"\bstd::(?:fs|net|process)\b|\bthread::(?:spawn|Builder)\b|\b(?:Instant|SystemTime)::now\b")
+WITH_OUTSIDE_WORLD = {"io", "testkit"}
+
+FUNCTION = re.compile(r"^(?P<indent>\s*)(?:pub(?:\([^)]*\))? )?(?:const |async |unsafe |extern \"C\" )*fn (?P<name>\w+)")
+LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
+TEST_MODULE = re.compile(r"^\s*#\[cfg\((?:all\()?test\b")
+
+
+def tracked_files():
+    """Every file under version control, as paths relative to the root."""
+    return [Path(name) for name in output_of(["git", "ls-files"], cwd=ROOT).splitlines() if (ROOT / name).is_file()]
+
+
+def is_test(path):
+    """Test code may use what product code may not."""
+    return "tests" in path.parts or "benches" in path.parts or "examples" in path.parts or path.stem.endswith("tests")
+
+
+def check_length(path, lines):
+    """Files and Rust functions that are too long to be read in one go."""
+    if len(lines) > FILE_LINES_MAX:
+        yield 1, f"{len(lines)} lines, more than {FILE_LINES_MAX}: split the file by verb or noun"
+    if path.suffix == ".rs":
+        for number, name, length in functions(lines):
+            if length > FUNCTION_LINES_MAX:
+                yield number, f"function {name} has {length} lines, more than {FUNCTION_LINES_MAX}: give its steps names"
+
+
+def functions(lines):
+    """(line number, name, code lines) of the functions of a Rust file; formatting puts the closing brace below `fn`."""
+    opened = None
+    for number, line in enumerate(lines, 1):
+        if opened is None:
+            found = FUNCTION.match(line)
+            if found and not line.rstrip().endswith((";", "}")):
+                opened = (number, found["name"], found["indent"] + "}")
+        elif line.rstrip() == opened[2]:
+            body = [text for text in lines[opened[0] : number - 1] if text.strip() and not text.strip().startswith("//")]
+            yield opened[0], opened[1], len(body)
+            opened = None
+        elif line.startswith(opened[2][:-1]) and line.rstrip().endswith(";") and number - opened[0] < 12 and "{" not in "".join(
+            lines[opened[0] - 1 : number]
+        ):
+            opened = None  # a declaration in a trait: it has no body
+
+
+def check_header(path, lines):
+    """What a file is must stand at its top."""
+    first = next((line for line in lines if line.strip() and not line.startswith(("#!", "#!["))), "")
+    if path.suffix == ".rs" and not first.startswith("//!"):
+        yield 1, "no module header: say in `//!` what the file is and why it exists"
+    if path.suffix in (".cc", ".h", ".c") and not first.startswith(("/*", "//")):
+        yield 1, "no header comment: say what the file is and why it exists"
+    if path.suffix == ".py" and len(lines) > 3 and not first.startswith('"""'):
+        yield 1, "no docstring at the top: say what the script does"
+
+
+def check_words(path, lines):
+    """Unfinished code and traces of one machine."""
+    for number, line in enumerate(lines, 1):
+        found = UNFINISHED.search(line)
+        if found and path.suffix in SOURCES:
+            yield number, f"`{found[0]}`: finish it or leave it out"
+        if OF_ONE_MACHINE.search(line):
+            yield number, "a path of one machine: make it relative to the repository"
+
+
+def check_floors(path, lines):
+    """Who may touch the outside world, and who may name whom."""
+    if path.suffix != ".rs" or path.parts[0] != "crates" or is_test(path):
+        return
+    crate = path.parts[1]
+    for number, line in enumerate(lines, 1):
+        if TEST_MODULE.match(line):
+            return  # the rest of the file is tests
+        code = line.split("//")[0]
+        found = OUTSIDE_WORLD.search(code)
+        if found and crate not in WITH_OUTSIDE_WORLD:
+            yield number, f"`{found[0]}` outside crate io: go through pbxt_io, so that tests can simulate it"
+
+
+def check_manifest(path, lines):
+    """Dependencies between floors, and the list of outside crates."""
+    if path.name != "Cargo.toml" or len(path.parts) != 3:
+        return
+    listed = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    manifest = tomllib.loads("\n".join(lines))
+    crate = path.parts[1]
+    allowed = {"pbxt" if name == "engine" else f"pbxt-{name}" for name in FLOORS.get(crate, ["base"])}
+    tables = [manifest, *manifest.get("target", {}).values()]
+    for kind in ("dependencies", "dev-dependencies", "build-dependencies"):
+        for name in (name for table in tables for name in table.get(kind, {})):
+            ours = name == "pbxt" or name.startswith("pbxt-")
+            if ours and kind == "dependencies" and name not in allowed:
+                yield 1, f"crate {crate} may not depend on {name}: arrows point down only"
+            if not ours and f"`{name}`" not in listed:
+                yield 1, f"{name} is not in docs/dependencies.md: add a line that says why it is needed and its licence"
+
+
+def check_links(path, lines):
+    """Relative links of Markdown files."""
+    if path.suffix != ".md":
+        return
+    for number, line in enumerate(lines, 1):
+        for target in LINK.findall(line):
+            if not (ROOT / path.parent / target).exists():
+                yield number, f"link to {target}, which does not exist"
+
+
+CHECKS = (check_length, check_header, check_words, check_floors, check_manifest, check_links)
+
+
+def complaints(path):
+    """(line number, sentence) for one file; files that are not text have none."""
+    try:
+        lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        return
+    for check in CHECKS:
+        if path.suffix in SOURCES or check in (check_words, check_manifest, check_links):
+            yield from check(path, lines)
+
+
+def main():
+    if "--help" in sys.argv[1:]:
+        print(__doc__)
+        return 0
+    files = [Path(name).resolve().relative_to(ROOT) for name in sys.argv[1:]] or tracked_files()
+    count = 0
+    for path in files:
+        for number, sentence in complaints(path):
+            count += 1
+            print(f"{path}:{number}: {sentence}")
+    print(f"tidy: {len(files)} files, {count} complaints")
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    guarded(main)
