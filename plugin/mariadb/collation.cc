@@ -41,7 +41,7 @@ size_t significant_length(const PartWeights& part, const uint8_t* source, size_t
     size_t cut = my_ci_charpos(part.collation, begin, begin + length, part.max_chars);
     if (cut < length) length = cut;
   }
-  return part.trim_spaces ? my_ci_lengthsp(part.collation, begin, length) : length;
+  return part.pads ? my_ci_lengthsp(part.collation, begin, length) : length;
 }
 
 size_t sequence_weights(const PartWeights& part, const uint8_t* source, size_t length, uint8_t* target,
@@ -107,55 +107,118 @@ void put_level(const std::vector<uint8_t>& bytes, size_t count, Writer* out) {
   out->put_weight(0);  // less than any weight
 }
 
-size_t level_weights(const PartWeights& part, const uint8_t* source, size_t length, uint8_t* target,
-                     size_t capacity) noexcept {
-  static thread_local std::vector<uint8_t> level;  // grows to the longest value of the thread, then stays
-  level.resize(weights_bound(part.collation, length));
-  Writer out(target, capacity);
-  uint levels = part.collation->levels_for_order;
-  for (uint number = 0; levels >> number; number++) {
-    if (!(levels >> number & 1)) continue;
-    uint flag = MY_STRXFRM_LEVEL1 << number;
-    size_t count = xfrm(part, level.data(), level.size(), source, length, flag) / 2;
-    if (part.form == WeightForm::kLevelsNoPad) {
-      put_level(level, count, &out);
-      continue;
-    }
-    uint8_t space[2] = {0, 0};
-    xfrm(part, space, sizeof(space), reinterpret_cast<const uint8_t*>(" "), 1, flag);
-    put_padded_level(level, count, static_cast<uint16_t>(space[0] << 8 | space[1]), &out);
-  }
-  return out.written();
-}
-
 /* Bytes of one space in the collation's character set. */
 size_t space_in(CHARSET_INFO* collation, uint8_t* target, size_t capacity) {
   int length = collation->cset->wc_mb(collation, ' ', target, target + capacity);
   return length > 0 ? static_cast<size_t>(length) : 0;
 }
 
+/* NO PAD is a matter of the first level only: an accent more at the end of a value is no difference on the
+ * other levels. */
+size_t level_weights(const PartWeights& part, const uint8_t* source, size_t length, uint8_t* target,
+                     size_t capacity) noexcept {
+  static thread_local std::vector<uint8_t> level;  // grows to the longest value of the thread, then stays
+  level.resize(weights_bound(part.collation, length));
+  uint8_t space[4];
+  size_t space_length = space_in(part.collation, space, sizeof(space));
+  Writer out(target, capacity);
+  uint levels = part.collation->levels_for_order;
+  for (uint number = 0; levels >> number; number++) {
+    if (!(levels >> number & 1)) continue;
+    uint flag = MY_STRXFRM_LEVEL1 << number;
+    size_t count = xfrm(part, level.data(), level.size(), source, length, flag) / 2;
+    if (!part.pads && number == 0) {
+      put_level(level, count, &out);
+      continue;
+    }
+    uint8_t weight[2] = {0, 0};
+    xfrm(part, weight, sizeof(weight), space, space_length, flag);
+    put_padded_level(level, count, static_cast<uint16_t>(weight[0] << 8 | weight[1]), &out);
+  }
+  return out.written();
+}
+
+/* Big5 compares by code but sorts, and so gives weights, by strokes; an index must follow the comparison. */
+size_t code_weights(const PartWeights& part, const uint8_t* source, size_t length, uint8_t* target,
+                    size_t capacity) {
+  Writer out(target, capacity);
+  const uint8_t* end = source + length;
+  while (source < end) {
+    int bytes = my_ci_charlen(part.collation, source, end);
+    if (bytes == 2) {
+      out.put(*source++);
+      out.put(*source++);
+    } else {
+      out.put(part.collation->sort_order[*source++]);
+    }
+  }
+  return out.written();
+}
+
+size_t weights_of(const PartWeights& part, const uint8_t* source, size_t length, uint8_t* target,
+                  size_t capacity) {
+  switch (part.form) {
+    case WeightForm::kSequence:
+      return sequence_weights(part, source, length, target, capacity);
+    case WeightForm::kLevels:
+      return level_weights(part, source, length, target, capacity);
+    case WeightForm::kCode:
+      return code_weights(part, source, length, target, capacity);
+    case WeightForm::kFixed:
+      return fixed_weights(part, source, length, target, capacity);
+  }
+  return 0;
+}
+
+/* The value continued with spaces to part.pad_chars characters. */
+size_t padded_weights(const PartWeights& part, const uint8_t* source, size_t length, uint8_t* target,
+                      size_t capacity) noexcept {
+  static thread_local std::vector<uint8_t> padded;  // as the one above
+  const char* begin = reinterpret_cast<const char*>(source);
+  size_t chars = my_ci_numchars(part.collation, begin, begin + length);
+  size_t missing = chars < part.pad_chars ? (part.pad_chars - chars) * part.collation->mbminlen : 0;
+  padded.assign(source, source + length);
+  padded.resize(length + missing);
+  char* tail = reinterpret_cast<char*>(padded.data() + length);
+  if (missing > 0) part.collation->cset->fill(part.collation, tail, missing, ' ');
+  return weights_of(part, padded.data(), padded.size(), target, capacity);
+}
+
+bool is_big5(CHARSET_INFO* collation) {
+  return strcmp(collation->cs_name.str, "big5") == 0 && !(collation->state & MY_CS_BINSORT);
+}
+
+/* Bare weights, compared by the engine. False if the collation's weights cannot be compared so. */
+bool choose_sequence(CHARSET_INFO* collation, PartWeights* weights, pbxt_key_part* part) {
+  // Levels, or characters that change places (Thai), of collations not built on Unicode weights.
+  if (!collation->uca && (collation->levels_for_order > 1 || collation->state & MY_CS_NON1TO1)) return false;
+  weights->form = collation->levels_for_order > 1 ? WeightForm::kLevels : WeightForm::kSequence;
+  if (is_big5(collation)) weights->form = WeightForm::kCode;
+  part->encoding = PBXT_KEY_HOST_NOPAD;
+  if (!weights->pads || weights->form == WeightForm::kLevels) return true;
+  uint8_t space[4], image[sizeof(part->pad_weight) + 1];
+  size_t space_length = space_in(collation, space, sizeof(space));
+  size_t pad = weights->form == WeightForm::kCode
+                   ? code_weights(*weights, space, space_length, image, sizeof(image))
+                   : xfrm(*weights, image, sizeof(image), space, space_length, 0);
+  if (space_length == 0 || pad == 0 || pad > sizeof(part->pad_weight)) return false;
+  part->encoding = PBXT_KEY_HOST_PAD;
+  part->pad_len = static_cast<uint8_t>(pad);
+  memcpy(part->pad_weight, image, pad);
+  return true;
+}
+
 }  // namespace
 
 void choose_weights(CHARSET_INFO* collation, uint32_t length, bool is_prefix, bool is_char,
                     PartWeights* weights, pbxt_key_part* part) {
-  bool no_pad = collation->state & MY_CS_NOPAD;
   uint32_t chars = length / collation->mbmaxlen;
-  *weights = PartWeights{collation, is_prefix ? chars : 0, 0, WeightForm::kSequence, !no_pad || is_char};
-  if (collation->levels_for_order == 1) {
-    uint8_t space[4];
-    size_t space_length = space_in(collation, space, sizeof(space));
-    size_t pad = xfrm(*weights, part->pad_weight, sizeof(part->pad_weight), space, space_length, 0);
-    if (no_pad || (space_length > 0 && pad > 0 && pad < sizeof(part->pad_weight))) {
-      part->encoding = no_pad ? PBXT_KEY_HOST_NOPAD : PBXT_KEY_HOST_PAD;
-      part->pad_len = no_pad ? 0 : static_cast<uint8_t>(pad);
-      if (no_pad) memset(part->pad_weight, 0, sizeof(part->pad_weight));
-      return;
-    }
-  } else if (collation->uca && collation->mbminlen == 1) {
-    weights->form = no_pad ? WeightForm::kLevelsNoPad : WeightForm::kLevelsPad;
-    part->encoding = PBXT_KEY_HOST_NOPAD;
-    return;
-  }
+  *weights = PartWeights{};
+  weights->collation = collation;
+  weights->pads = !(collation->state & MY_CS_NOPAD);
+  weights->pad_chars = is_char && !weights->pads ? chars : 0;
+  weights->max_chars = is_prefix || weights->pad_chars != 0 ? chars : 0;
+  if (choose_sequence(collation, weights, part)) return;
   weights->form = WeightForm::kFixed;
   weights->fixed_length = static_cast<uint32_t>(collation->coll->strnxfrmlen(collation, length));
   weights->max_chars = chars;  // fixed_length has room for no more
@@ -167,16 +230,8 @@ size_t collation_weights(const void* part_context, const uint8_t* source, size_t
                          size_t capacity) {
   const PartWeights& part = *static_cast<const PartWeights*>(part_context);
   length = significant_length(part, source, length);
-  switch (part.form) {
-    case WeightForm::kSequence:
-      return sequence_weights(part, source, length, target, capacity);
-    case WeightForm::kFixed:
-      return fixed_weights(part, source, length, target, capacity);
-    case WeightForm::kLevelsNoPad:
-    case WeightForm::kLevelsPad:
-      return level_weights(part, source, length, target, capacity);
-  }
-  return 0;
+  if (part.pad_chars != 0) return padded_weights(part, source, length, target, capacity);
+  return weights_of(part, source, length, target, capacity);
 }
 
 }  // namespace pbxt

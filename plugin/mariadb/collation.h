@@ -9,10 +9,10 @@
 namespace pbxt {
 
 enum class WeightForm : uint8_t {
-  kSequence,    /* the weights one after the other: one level */
-  kFixed,       /* padded to fixed_length by the collation itself */
-  kLevelsNoPad, /* several levels, each ended by a zero weight */
-  kLevelsPad    /* several levels, each in a form that compares as if padded with spaces */
+  kSequence, /* the weights one after the other: one level */
+  kLevels,   /* several levels, each in a form that ends by itself */
+  kCode,     /* multi-byte characters by their code, others by the sort table (Big5) */
+  kFixed     /* padded to fixed_length by the collation itself */
 };
 
 /* What the weights callback needs to know of one key part. Lives as long as the open table. */
@@ -21,7 +21,8 @@ struct PartWeights {
   uint32_t max_chars;    /* the part's prefix length in characters; 0: the whole value */
   uint32_t fixed_length; /* kFixed: bytes */
   WeightForm form;
-  bool trim_spaces; /* trailing spaces carry no meaning: PAD SPACE, or a CHAR column */
+  bool pads;          /* PAD SPACE: compares as if followed by endless spaces */
+  uint32_t pad_chars; /* CHAR(n) under NO PAD: values compare as n characters, spaces included; else 0 */
 };
 
 /* Chooses form and encoding for a part of `length` bytes and fills in the part's weight fields. */

@@ -132,7 +132,7 @@ bool same_index(const pbxt_index& a, const pbxt_index& b) {
 }  // namespace
 
 bool Definition::is_indexed_virtual(const Field* field) {
-  return !field->stored_in_db() && !field->part_of_key_not_clustered.is_clear_all();
+  return !field->stored_in_db() && (field->flags & (PART_KEY_FLAG | LONG_UNIQUE_HASH_FIELD));
 }
 
 void Definition::add_columns(const TABLE* table) {

@@ -124,7 +124,8 @@ int ha_pbxt::close() {
 int ha_pbxt::reset() {
   pbxt_cursor_reset(cursor_);
   pending_ = Pending::kNothing;
-  seek_is_current_ = range_end_set_ = in_range_first_ = false;
+  seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = false;
+  columns_changed_ = true;
   return 0;
 }
 
@@ -155,6 +156,7 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
   // rows.
   if (sql_lock_ == TL_UNLOCK && writes) binding_.lock_mode = PBXT_LOCK_EXCLUSIVE;
   all_columns_ = binding_.for_write;
+  columns_changed_ = true;
   if ((error = to_ha_error(pbxt_cursor_bind(cursor_, session->core(), &binding_), thd))) return error;
   session_ = session;
   return 0;
@@ -185,6 +187,7 @@ int ha_pbxt::start_stmt(THD* thd, thr_lock_type lock_type) {
 /* A change of a row changes the entries of indexes on virtual columns: the server must compute those columns.
  */
 void ha_pbxt::column_bitmaps_signal() {
+  columns_changed_ = true;
   if (!table->vfield || table->current_lock != F_WRLCK) return;
   for (Field** field = table->vfield; *field; field++)
     if (Definition::is_indexed_virtual(*field)) table->mark_virtual_column_with_deps(*field);

@@ -121,6 +121,7 @@ class ha_pbxt final : public handler {
     memcpy(record, table_share->default_values, table_share->null_bytes);
   }
   int start_pending();
+  int end_scan();
   int choose_columns();
   int seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode);
   int set_end_of_range(const key_range* end);
@@ -137,6 +138,8 @@ class ha_pbxt final : public handler {
   bool range_end_set_ = false;
   bool in_range_first_ = false;
   bool all_columns_ = false;
+  bool columns_changed_ = true; /* since they were last told to the cursor */
+  bool scan_open_ = false;
   uint seek_length_ = 0;
   uint duplicate_index_ = 0;
   uint64_t known_auto_increment_ = 0; /* the engine's next value is at least this */

@@ -48,6 +48,7 @@ bool seek_mode(ha_rkey_function mode, pbxt_seek* seek) {
 
 /* A statement that changes rows needs whole ones: the engine stores a new version with all columns. */
 int ha_pbxt::choose_columns() {
+  columns_changed_ = false;
   const MY_BITMAP* wanted = table->read_set;
   if (all_columns_ || bitmap_is_set_all(wanted)) return fail(pbxt_cursor_columns(cursor_, nullptr, 0));
   size_t bytes = (table->s->fields + 7) / 8;
@@ -58,6 +59,7 @@ int ha_pbxt::start_pending() {
   Pending what = pending_;
   pending_ = Pending::kNothing;
   if (int error = choose_columns()) return error;
+  scan_open_ = true;
   return fail(what == Pending::kScan ? pbxt_scan_start(cursor_) : pbxt_index_start(cursor_, active_index));
 }
 
@@ -66,11 +68,19 @@ int ha_pbxt::start_pending() {
 int ha_pbxt::rnd_init(bool scan) {
   seek_is_current_ = range_end_set_ = false;
   pending_ = scan ? Pending::kScan : Pending::kNothing;
-  return scan ? 0 : choose_columns();
+  return 0;
 }
 
+/* Row references are read between rnd_init(false) and rnd_end, without a scan. */
 int ha_pbxt::rnd_end() {
+  return end_scan();
+}
+
+int ha_pbxt::end_scan() {
   pending_ = Pending::kNothing;
+  seek_is_current_ = range_end_set_ = false;
+  if (!scan_open_) return 0;
+  scan_open_ = false;
   return fail(pbxt_scan_end(cursor_));
 }
 
@@ -86,6 +96,8 @@ void ha_pbxt::position(const uchar*) {
 }
 
 int ha_pbxt::rnd_pos(uchar* record, uchar* position) {
+  if (unlikely(columns_changed_))
+    if (int error = choose_columns()) return error;
   prepare_record(record);
   return found(pbxt_fetch(cursor_, mi_uint8korr(position), record), HA_ERR_KEY_NOT_FOUND);
 }
@@ -101,9 +113,7 @@ int ha_pbxt::index_init(uint index, bool) {
 
 int ha_pbxt::index_end() {
   active_index = MAX_KEY;
-  pending_ = Pending::kNothing;
-  seek_is_current_ = range_end_set_ = false;
-  return fail(pbxt_scan_end(cursor_));
+  return end_scan();
 }
 
 int ha_pbxt::seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode) {
