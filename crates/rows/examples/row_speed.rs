@@ -82,46 +82,78 @@ fn part(column: u16, length: u32, nullable: bool, encoding: KeyEncoding) -> KeyP
     }
 }
 
-fn main() -> Result<()> {
-    let layout = layout();
-    let codec = RowCodec::new(layout.schema(1)?, layout.clone())?;
-    let bytes = record();
-    // SAFETY: the layout has no blob columns, so the record holds no pointers.
-    let record = unsafe { HostRecord::new(&bytes) };
+fn rows(codec: &RowCodec, record: HostRecord<'_>) -> Result<()> {
     let mut payload = Vec::new();
     codec.encode(record, &[], &mut payload)?;
     println!("payload of {} bytes", payload.len());
-
-    let limits = Limits {
-        blob_min: 4096,
-        inline_max: 32_768,
-    };
     let mut out = Vec::with_capacity(4096);
     measure("plan and encode 12 columns", || {
         out.clear();
-        assert!(
-            codec
-                .plan(black_box(record), limits)
-                .expect("a whole record")
-                .is_empty()
-        );
+        let plan = codec
+            .plan(black_box(record), Limits::default())
+            .expect("a whole record");
+        assert!(plan.is_empty());
         codec
             .encode(black_box(record), &[], &mut out)
             .expect("a whole record");
     });
-    let mut back = bytes.clone();
-    measure("decode 12 columns", || {
-        let all = codec.all_columns();
-        codec
-            .decode(black_box(&payload), all, &mut back, &mut NoBlobs)
-            .expect("just encoded");
-    });
+    let mut back = record.bytes().to_vec();
     let three = codec.projection([0, 4, 8].into_iter().collect());
-    measure("decode 3 of 12 columns", || {
-        codec
-            .decode(black_box(&payload), &three, &mut back, &mut NoBlobs)
-            .expect("just encoded");
+    for (name, columns) in [
+        ("decode 12 columns", codec.all_columns()),
+        ("decode 3 of 12 columns", &three),
+    ] {
+        measure(name, || {
+            codec
+                .decode(black_box(&payload), columns, &mut back, &mut NoBlobs)
+                .expect("just encoded");
+        });
+    }
+    Ok(())
+}
+
+fn keys(name: &str, codec: &RowCodec, record: HostRecord<'_>, parts: Vec<KeyPart>) -> Result<()> {
+    let contexts = vec![0; parts.len()];
+    let maker = KeyMaker::new(&KeySpec::new(parts, true)?, codec.layout(), &contexts)?;
+    let (mut key, mut unpack, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
+    measure(name, || {
+        key.clear();
+        maker
+            .key_from_record(black_box(record), &UpperCase, &mut key)
+            .expect("a whole record");
     });
+    maker.unpack_from_record(record, &mut unpack)?;
+    let mut back = record.bytes().to_vec();
+    let all = codec.all_columns();
+    measure("  back into the record", || {
+        maker
+            .record_from_key(
+                black_box(&key),
+                &unpack,
+                all,
+                &mut back,
+                &mut NoBlobs,
+                &mut scratch,
+            )
+            .expect("just made");
+    });
+    measure("  unchanged?", || {
+        assert!(
+            !maker
+                .changed(black_box(record), record, &UpperCase, &mut scratch)
+                .expect("whole records")
+        );
+    });
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let layout = layout();
+    let codec = RowCodec::new(layout.schema(1)?, layout)?;
+    let bytes = record();
+    // SAFETY: the layout has no blob columns, so the record holds no pointers.
+    let record = unsafe { HostRecord::new(&bytes) };
+    rows(&codec, record)?;
 
     let space = WeightScheme::PadSpace {
         weight: [b' ', 0, 0, 0, 0, 0, 0, 0],
@@ -131,57 +163,27 @@ fn main() -> Result<()> {
         collation: 8,
         scheme: space,
     };
-    for (name, parts) in [
-        (
-            "key of an 8-byte number",
-            vec![part(0, 8, false, KeyEncoding::Int)],
-        ),
-        (
-            "key of two numbers",
-            vec![
-                part(1, 4, false, KeyEncoding::Int),
-                part(3, 8, true, KeyEncoding::F64),
-            ],
-        ),
-        (
-            "key of binary text, 18 bytes",
-            vec![part(4, 60, true, KeyEncoding::VarBinary)],
-        ),
-        (
-            "key of padded text, 18 bytes, with collation",
-            vec![part(4, 60, true, text)],
-        ),
-    ] {
-        let spec = KeySpec::new(parts, true)?;
-        let maker = KeyMaker::new(&spec, &layout, &vec![0; spec.parts().len()])?;
-        measure(name, || {
-            out.clear();
-            maker
-                .key_from_record(black_box(record), &UpperCase, &mut out)
-                .expect("a whole record");
-        });
-        let (key, mut unpack, mut scratch) = (out.clone(), Vec::new(), Vec::new());
-        maker.unpack_from_record(record, &mut unpack)?;
-        measure("  back into the record", || {
-            let all = codec.all_columns();
-            maker
-                .record_from_key(
-                    black_box(&key),
-                    &unpack,
-                    all,
-                    &mut back,
-                    &mut NoBlobs,
-                    &mut scratch,
-                )
-                .expect("just made");
-        });
-        measure("  unchanged?", || {
-            assert!(
-                !maker
-                    .changed(black_box(record), record, &UpperCase, &mut scratch)
-                    .expect("whole records")
-            );
-        });
-    }
-    Ok(())
+    let two = vec![
+        part(1, 4, false, KeyEncoding::Int),
+        part(3, 8, true, KeyEncoding::F64),
+    ];
+    keys(
+        "key of an 8-byte number",
+        &codec,
+        record,
+        vec![part(0, 8, false, KeyEncoding::Int)],
+    )?;
+    keys("key of two numbers", &codec, record, two)?;
+    keys(
+        "key of binary text, 18 bytes",
+        &codec,
+        record,
+        vec![part(4, 60, true, KeyEncoding::VarBinary)],
+    )?;
+    keys(
+        "key of padded text, 18 bytes, with collation",
+        &codec,
+        record,
+        vec![part(4, 60, true, text)],
+    )
 }
