@@ -36,7 +36,9 @@ impl<T: Send + Sync + 'static> EpochCell<T> {
         let old = self.pointer.swap(Owned::new(value), Ordering::AcqRel, guard);
         // SAFETY: the swap unlinked `old`, and only the thread that unlinks a value destroys it, so it happens once;
         // threads that loaded it before are pinned and delay the destruction.
-        unsafe { guard.defer_destroy(old) };
+        unsafe {
+            guard.defer_destroy(old);
+        }
     }
 }
 

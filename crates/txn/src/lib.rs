@@ -17,6 +17,7 @@
 
 mod deadlock;
 mod directory;
+#[cfg_attr(loom, path = "epoch_cell_model.rs")]
 mod epoch_cell;
 mod exceptions;
 mod image;

@@ -119,7 +119,8 @@ impl SnapshotRegistry {
         let slot = self.claim(ts + 1);
         loop {
             fence(Ordering::SeqCst);
-            if self.frontier.0.load(Ordering::Relaxed) <= ts {
+            // Acquire: whoever sees a frontier also sees the published timestamp it was taken from.
+            if self.frontier.0.load(Ordering::Acquire) <= ts {
                 return Snapshot {
                     ts: CommitTs::new(ts),
                     slot,

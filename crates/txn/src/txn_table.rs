@@ -152,6 +152,11 @@ impl TxnTable {
         self.answer(id, guard).1 && self.voids.contains(id, lsn)
     }
 
+    /// True if any version of the transaction is void: then its versions must be judged one by one.
+    pub fn carries_voids(&self, id: TxnId, guard: &Guard) -> bool {
+        self.answer(id, guard).1
+    }
+
     #[inline]
     fn answer(&self, id: TxnId, guard: &Guard) -> (TxnStatus, bool) {
         if id.raw() == 0 {
