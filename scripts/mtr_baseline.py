@@ -90,6 +90,7 @@ def apply_baseline(root, folder):
     Where a result changed, InnoDB and its witnesses print the new text, so their installed differences against the old one go.
     """
     notes = json.loads((folder / "agreed.json").read_text(encoding="utf-8"))
+    root.make_results_real(SUITE)
     changed = 0
     for path, witnesses in notes.items():
         text = (folder / "results" / path).read_bytes()

@@ -58,6 +58,7 @@ def run_storage_engine(root, options):
 def run_engines_suite(root, options):
     """engines/iuds and engines/funcs: a combinations file of ours chooses the engine."""
     suite = f"engines/{options.suite}"
+    root.make_results_real(suite)
     lines = []
     for name in options.engines:
         lines += [f"[{name}]", *ENGINES[name].options, "partition", ""]
