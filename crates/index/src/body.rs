@@ -6,7 +6,8 @@
 //! Rules:            X4, X8 (whoever meets a change on the way begins again).
 //! Latches and I/O:  the descent takes none.
 
-use std::sync::atomic::AtomicU64 as Counter;
+use std::sync::atomic::AtomicU32 as Counter;
+use std::sync::atomic::AtomicU64;
 
 use crate::arena::Arena;
 use crate::entry::EntryView;
@@ -18,7 +19,10 @@ use crate::sync::{AtomicU32, Ordering, pause};
 /// Lines of a node asked for before the search in it begins: header and slots.
 const LEAF_LINES: usize = 1 + LEAF_SLOTS / 8;
 
-static TREES_MADE: Counter = Counter::new(0);
+/// 32 GiB of nodes that are at least half full do not reach this height.
+const LEVELS_MAX: usize = 8;
+
+static TREES_MADE: AtomicU64 = AtomicU64::new(0);
 
 /// A tree's memory.
 pub(crate) struct Body {
@@ -28,6 +32,8 @@ pub(crate) struct Body {
     pub(crate) root_latch: Latch,
     pub(crate) root: AtomicU32,
     pub(crate) right_edge: AtomicU32,
+    /// Nodes on each level, for estimates only; nothing is ordered by it.
+    nodes: [Counter; LEVELS_MAX],
 }
 
 /// A cut's position in a leaf, true at `version`.
@@ -49,7 +55,18 @@ impl Body {
             root_latch: Latch::new(),
             root: AtomicU32::new(root),
             right_edge: AtomicU32::new(root),
+            nodes: [const { Counter::new(1) }; LEVELS_MAX],
         }
+    }
+
+    /// Number of nodes on a level, at least 1.
+    pub(crate) fn nodes_on(&self, level: u8) -> u32 {
+        self.nodes[usize::from(level).min(LEVELS_MAX - 1)].load(Ordering::Relaxed)
+    }
+
+    /// Notes that a node of this level was split in two.
+    pub(crate) fn count_split(&self, level: u8) {
+        self.nodes[usize::from(level).min(LEVELS_MAX - 1)].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn node(&self, place: u32) -> NodeRef<'_> {

@@ -1,8 +1,9 @@
 //! Estimates: how many entries lie between two cuts, from two descents.
 //!
 //! Why it exists:    the optimiser of a host asks before every range access; counting would cost as much as the access.
-//! Format / state:   none. A descent gives a fraction: child position plus the fraction inside the child, divided by the
-//!                   number of children, level by level. Cuts in the same leaf or a few leaves apart are counted instead.
+//! Format / state:   none of its own. A descent gives a rank: at each level the child's position times the mean number of
+//!                   entries below a node of that level, which follows from the number of nodes per level. Cuts in the
+//!                   same leaf or a few leaves apart are counted instead.
 //! Rules:            X8 (versions are validated, so positions of one leaf fit together).
 //! Latches and I/O:  none.
 
@@ -16,13 +17,12 @@ const LEAVES_COUNTED: usize = 4;
 impl Body {
     /// Entries right of `low` and left of `high`, dead ones included.
     pub(crate) fn try_estimate(&self, low: &SeekPos<'_>, high: &SeekPos<'_>) -> Result<u64, Restart> {
-        let (from, fraction_from) = self.find_fraction(low)?;
-        let (to, fraction_to) = self.find_fraction(high)?;
+        let (from, rank_from) = self.find_rank(low)?;
+        let (to, rank_to) = self.find_rank(high)?;
         if let Some(exact) = self.count_near(from, to)? {
             return Ok(exact);
         }
-        let part = (fraction_to - fraction_from).max(0.0);
-        Ok((part * self.arena.entries() as f64).round() as u64)
+        Ok((rank_to - rank_from).max(0.0).round() as u64)
     }
 
     /// Exact number of entries between two positions, if they are at most a few leaves apart.
@@ -54,26 +54,19 @@ impl Body {
         Ok(None)
     }
 
-    /// The cut's position and the part of the tree left of it, between 0 and 1.
-    fn find_fraction(&self, pos: &SeekPos<'_>) -> Result<(LeafPos<'_>, f64), Restart> {
+    /// The cut's position and about how many entries lie left of it.
+    fn find_rank(&self, pos: &SeekPos<'_>) -> Result<(LeafPos<'_>, f64), Restart> {
+        let entries = self.arena.entries() as f64;
         let (mut node, mut version) = self.enter()?;
-        let (mut fraction, mut width) = (0.0, 1.0);
+        let mut rank = 0.0;
         while node.level() > 0 {
             let index = node.position(&self.arena, pos)?;
-            width /= (node.counts().count + 1) as f64;
-            fraction += width * index as f64;
+            rank += index as f64 * entries / f64::from(self.nodes_on(node.level() - 1));
             (node, version) = self.step_down(node, version, index)?;
         }
         let index = node.position(&self.arena, pos)?;
-        fraction += width * index as f64 / node.counts().count.max(1) as f64;
+        rank += index as f64;
         node.latch().validate(version)?;
-        Ok((
-            LeafPos {
-                leaf: node,
-                version,
-                index,
-            },
-            fraction,
-        ))
+        Ok((LeafPos { leaf: node, version, index }, rank))
     }
 }

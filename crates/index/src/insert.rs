@@ -168,6 +168,7 @@ impl Body {
             node.stretch_prefix(&self.arena);
             parent.insert_slot(&self.arena, index, place, Some(right));
         }
+        self.count_split(node.level());
         Ok(())
     }
 

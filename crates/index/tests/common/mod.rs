@@ -6,10 +6,10 @@ use pbxt_base::{Lsn, RowId, TxnId};
 use pbxt_index::{Batch, EntryRef, EntryView, Sign, Tree};
 
 /// What orders an entry: key, row id, LSN, sign.
-pub type Event = (Vec<u8>, u64, u64, Sign);
+pub(crate) type Event = (Vec<u8>, u64, u64, Sign);
 
 /// The event of an entry.
-pub fn event_of(entry: &EntryView<'_>) -> Event {
+pub(crate) fn event_of(entry: &EntryView<'_>) -> Event {
     (
         entry.key().to_vec(),
         entry.row().raw(),
@@ -19,7 +19,7 @@ pub fn event_of(entry: &EntryView<'_>) -> Event {
 }
 
 /// Puts an event into the tree; transaction and unpack bytes are derived from it, so that they can be checked.
-pub fn insert(tree: &Tree, event: &Event) -> EntryRef {
+pub(crate) fn insert(tree: &Tree, event: &Event) -> EntryRef {
     let (key, row, lsn, sign) = event;
     tree.insert(
         key,
@@ -33,12 +33,12 @@ pub fn insert(tree: &Tree, event: &Event) -> EntryRef {
 }
 
 /// The unpack bytes `insert` gives to a key.
-pub fn unpack_of(key: &[u8]) -> Vec<u8> {
+pub(crate) fn unpack_of(key: &[u8]) -> Vec<u8> {
     key.iter().rev().take(3).copied().collect()
 }
 
 /// Events of a batch, each checked for what the order does not show.
-pub fn events(tree: &Tree, batch: &Batch) -> Vec<Event> {
+pub(crate) fn events(tree: &Tree, batch: &Batch) -> Vec<Event> {
     let check = |entry: EntryView<'_>| {
         assert_eq!(entry.txn().raw(), entry.row().raw() ^ entry.lsn().raw());
         assert_eq!(entry.unpack(), unpack_of(entry.key()));
@@ -48,7 +48,11 @@ pub fn events(tree: &Tree, batch: &Batch) -> Vec<Event> {
 }
 
 /// All events of the model a read should give, in its order.
-pub fn expected(model: &BTreeSet<Event>, is_left: impl Fn(&Event) -> bool, forward: bool) -> Vec<Event> {
+pub(crate) fn expected(
+    model: &BTreeSet<Event>,
+    is_left: impl Fn(&Event) -> bool,
+    forward: bool,
+) -> Vec<Event> {
     if forward {
         model.iter().filter(|event| !is_left(event)).cloned().collect()
     } else {
