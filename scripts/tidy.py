@@ -3,7 +3,8 @@
 
   length      no source file over 800 lines, no Rust function over 70 (code lines, without its comments)
   header      every Rust file opens with `//!`, every script with a docstring or comment that says what it is
-  words       nothing unfinished (todo!, FIXME, dbg!, #[ignore]) and nothing that belongs to one machine
+  words       nothing unfinished (leftover markers, debug prints, ignored tests) and nothing that belongs to one machine
+  synonyms    one word per thing in the crates, see docs/glossary.md
   floors      only crate io touches files, the clock and threads; crates import downwards only
   crates      every outside crate has its line in docs/dependencies.md
   links       relative links in Markdown files lead somewhere
@@ -26,6 +27,19 @@ SOURCES = {".rs", ".cc", ".h", ".py", ".sh", ".c"}
 UNFINISHED = re.compile("|".join([r"\bto" + r"do!", r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b", r"\bXX" + r"X\b", r"\bdb" + r"g!\(",
                                   r"\bunimple" + r"mented!\(", r"#\[ign" + r"ore", r"\bfor n" + r"ow\b"]))
 OF_ONE_MACHINE = re.compile(r"(?<![\w.])/(?:wo" + r"rk|fa" + r"rm)/")
+# Words of other systems for things that have a name here.
+SYNONYMS = {
+    "trx": "txn",
+    "xact": "txn",
+    "vacuum": "sweep",
+    "purge": "sweep",
+    "purged": "swept",
+    "journal": "log",
+    "latch_lock": "latch",
+    "readview": "snapshot",
+    "read_view": "snapshot",
+}
+WORD = re.compile(r"\b(" + "|".join(SYNONYMS) + r")\b", re.IGNORECASE)
 
 # Which crates a crate may name; what is missing here may name nothing but base.
 FLOORS = {
@@ -108,6 +122,15 @@ def check_words(path, lines):
             yield number, "a path of one machine: make it relative to the repository"
 
 
+def check_synonyms(path, lines):
+    """One word per thing, in the crates; the plugin has to use the server's words too."""
+    if path.suffix == ".rs" and path.parts[0] == "crates":
+        for number, line in enumerate(lines, 1):
+            found = WORD.search(line)
+            if found:
+                yield number, f"`{found[0]}`: the glossary says {SYNONYMS[found[0].lower()]}"
+
+
 def check_floors(path, lines):
     """Who may touch the outside world, and who may name whom."""
     if path.suffix != ".rs" or path.parts[0] != "crates" or is_test(path):
@@ -150,7 +173,7 @@ def check_links(path, lines):
                 yield number, f"link to {target}, which does not exist"
 
 
-CHECKS = (check_length, check_header, check_words, check_floors, check_manifest, check_links)
+CHECKS = (check_length, check_header, check_words, check_synonyms, check_floors, check_manifest, check_links)
 
 
 def complaints(path):

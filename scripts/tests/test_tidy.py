@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tidy import check_floors, check_header, check_length, check_words
+from tidy import check_floors, check_header, check_length, check_synonyms, check_words
 
 CORE = Path("crates/txn/src/state.rs")
 
@@ -45,3 +45,9 @@ def test_only_crate_io_touches_the_outside_world():
     assert sentences(check_floors, CORE, ["let now = Instant::now();"]) != []
     assert sentences(check_floors, Path("crates/io/src/clock.rs"), ["let now = Instant::now();"]) == []
     assert sentences(check_floors, CORE, ["#[cfg(test)]", "mod tests { use std::fs; }"]) == []
+
+
+def test_another_systems_word_is_found_in_the_crates_only():
+    assert sentences(check_synonyms, CORE, ["let trx = 1;"]) == ["`trx`: the glossary says txn"]
+    assert sentences(check_synonyms, CORE, ["let matrix = txn;"]) == []
+    assert sentences(check_synonyms, Path("plugin/mariadb/xa.cc"), ["trx_register();"]) == []
