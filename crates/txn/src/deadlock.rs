@@ -1,4 +1,5 @@
-//! Deadlock: the report of a circle of waiting transactions, for the error, the log and `SHOW ENGINE PBXT STATUS`.
+//! Deadlock: the report of a circle of waiting transactions, for the error, the log and `SHOW ENGINE PBXT
+//! STATUS`.
 //!
 //! Why it exists: a victim deserves to know which locks it met; the graph itself is gone a moment later.
 //! State: a finished description; wait_walk.rs finds the circle.

@@ -1,11 +1,11 @@
 //! Directory: where the state word of a transaction id is found.
 //!
-//! Why it exists: ids grow for ever and every version names one, so slots must be found in two loads and given up as
-//! soon as they say nothing any more.
-//! State: ids at or beyond the low-water mark have slots, in pages of 4096; below it, in this order: an entry in the
-//! exception set, a range of pages that share one commit timestamp, else settled. A directory is immutable and
-//! replaced whole; its pages and exception chunks are shared with its successors. Only words change, always under the
-//! core latch of the transaction table. Picture in docs/transactions.md, section 2.
+//! Why it exists: ids grow for ever and every version names one, so slots must be found in two loads and
+//! given up as soon as they say nothing any more.
+//! State: ids at or beyond the low-water mark have slots, in pages of 4096; below it, in this order: an entry
+//! in the exception set, a range of pages that share one commit timestamp, else settled. A directory is
+//! immutable and replaced whole; its pages and exception chunks are shared with its successors. Only words
+//! change, always under the core latch of the transaction table. Picture in docs/transactions.md, section 2.
 //! Rules: T5 (below the mark), T6 (ranges), T7 (a word moves once, under the core latch).
 //! Latches and I/O: readers none.
 
@@ -27,7 +27,8 @@ pub(crate) fn page_of(id: TxnId) -> u64 {
     id.raw() / PAGE_SLOTS
 }
 
-/// The slots of 4096 neighbouring ids; zero is `Active`, so a new page needs no further step before its ids are used.
+/// The slots of 4096 neighbouring ids; zero is `Active`, so a new page needs no further step before its ids
+/// are used.
 #[derive(Debug)]
 pub(crate) struct Page {
     words: Box<[AtomicU64]>,

@@ -1,7 +1,7 @@
 //! Epoch cell for loom models: the same reads and replacements, made of what loom can see.
 //!
-//! Why it exists: loom does not know the pointer and the epochs of the real cell, so it would see neither its stale
-//! reads nor the order it does give.
+//! Why it exists: loom does not know the pointer and the epochs of the real cell, so it would see neither its
+//! stale reads nor the order it does give.
 //! State: every value the cell ever had, never freed, and the number of the current one.
 //! Rules: none of its own.
 //! Latches and I/O: none that loom sees.

@@ -1,12 +1,13 @@
 //! Exception set: the transactions below the low-water mark that do not share their neighbours' answer.
 //!
-//! Why it exists: one prepared transaction of three weeks ago, or an aborted one, must not keep the slots of all that
-//! came after it.
-//! State: entries (id, word) sorted by id, cut into chunks that successors share; entries come in at the end, because
-//! the mark only rises, and go out anywhere.
+//! Why it exists: one prepared transaction of three weeks ago, or an aborted one, must not keep the slots of
+//! all that came after it.
+//! State: entries (id, word) sorted by id, cut into chunks that successors share; entries come in at the end,
+//! because the mark only rises, and go out anywhere.
 //! Rules: T5, T7 (a word moves here once; from then on it is changed here).
 //! Latches and I/O: readers none; writers hold the core latch of the transaction table.
-//! After a crash: the aborted, prepared and void-carrying ones come back from the checkpoint and the log's tail.
+//! After a crash: the aborted, prepared and void-carrying ones come back from the checkpoint and the log's
+//! tail.
 
 use std::sync::Arc;
 
@@ -99,8 +100,8 @@ impl ExceptionSet {
         self.chunks.extend(tail.chunks(CHUNK_ENTRIES).map(build));
     }
 
-    /// Takes out the ids of a sorted list; ids that are not in the set are passed over. Chunks without any of them
-    /// stay shared.
+    /// Takes out the ids of a sorted list; ids that are not in the set are passed over. Chunks without any of
+    /// them stay shared.
     pub(crate) fn remove(&mut self, ids: &[TxnId]) {
         if ids.is_empty() {
             return;

@@ -1,9 +1,9 @@
 //! Image: the part of the transaction table that outlives the process.
 //!
-//! Why it exists: a checkpoint must save what the log below it said about transactions, and recovery must build the
-//! table from checkpoint and tail without knowing slots and pages.
-//! State: next id, last commit timestamp, and every transaction that is not plainly committed. Its bytes on disk
-//! belong to the checkpoint.
+//! Why it exists: a checkpoint must save what the log below it said about transactions, and recovery must
+//! build the table from checkpoint and tail without knowing slots and pages.
+//! State: next id, last commit timestamp, and every transaction that is not plainly committed. Its bytes on
+//! disk belong to the checkpoint.
 //! Rules: T12 (what is not listed is settled).
 //! Latches and I/O: none; inspect.rs makes the image of a live table.
 
@@ -13,8 +13,8 @@ use pbxt_base::ids::{CommitTs, Lsn, TxnId};
 
 use crate::status::Word;
 
-/// How a transaction stands that is not settled when a table is restored. An active one does not exist: without
-/// PREPARE or END it is aborted.
+/// How a transaction stands that is not settled when a table is restored. An active one does not exist:
+/// without PREPARE or END it is aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndedAs {
     /// PREPARE without END.

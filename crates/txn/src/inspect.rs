@@ -3,8 +3,8 @@
 //! Why it exists: everything else asks about one transaction at a time.
 //! State: none of its own.
 //! Rules: T2, T12.
-//! Latches and I/O: `image` reads under the core latch, so an image never holds a timestamp whose END is not reserved,
-//! nor misses one that is.
+//! Latches and I/O: `image` reads under the core latch, so an image never holds a timestamp whose END is not
+//! reserved, nor misses one that is.
 
 use pbxt_base::ids::TxnId;
 
@@ -14,8 +14,8 @@ use crate::status::{TxnStatus, Word};
 use crate::txn_table::TxnTable;
 
 impl TxnTable {
-    /// The image of this moment. Active transactions are listed as aborted, which they are unless the log beyond this
-    /// moment says otherwise.
+    /// The image of this moment. Active transactions are listed as aborted, which they are unless the log
+    /// beyond this moment says otherwise.
     pub fn image(&self) -> TxnTableImage {
         let guard = crossbeam_epoch::pin();
         let core = self.core.lock();

@@ -14,6 +14,96 @@
 //! | `visibility` | does this viewer see this version? |
 //! | `row_locks`, `table_locks`, `lock_mode` | who holds what? |
 //! | `wait_graph`, `deadlock`, `waiter_counts` | who waits, whose turn is it, has a circle formed? |
+//!
+//! # Blocking on a token
+//!
+//! The graph never blocks. Whoever embeds it keeps it under one latch, judges under that latch, and sleeps on the token:
+//!
+//! ```
+//! use std::sync::{Condvar, Mutex};
+//! use std::time::{Duration, Instant};
+//!
+//! use pbxt_base::ids::{RowId, TableId, TxnId};
+//! use pbxt_txn::{Enqueued, LockMode, Resource, TxnTable, WaitGraph, WaitRequest, WaitState, Wakes};
+//!
+//! struct Waits {
+//!     graph: Mutex<WaitGraph>,
+//!     woken: Condvar,
+//! }
+//!
+//! #[derive(Debug, PartialEq)]
+//! enum Waited {
+//!     /// Judge again and try; then `take` or `leave` with the token.
+//!     Turn(Option<pbxt_txn::WaitToken>),
+//!     Deadlock,
+//!     Timeout,
+//! }
+//!
+//! impl Waits {
+//!     fn wake(&self, wakes: Wakes) {
+//!         if !wakes.0.is_empty() {
+//!             self.woken.notify_all();
+//!         }
+//!     }
+//!
+//!     fn wait(&self, table: &TxnTable, own: TxnId, row: Resource, owner: TxnId, patience: Duration) -> Waited {
+//!         let deadline = Instant::now() + patience;
+//!         let mut graph = self.graph.lock().unwrap();
+//!         // T13: judged under the latch. The owner stores its state before it takes the latch to wake.
+//!         if !table.status(owner, &crossbeam_epoch::pin()).is_unfinished() {
+//!             return Waited::Turn(None);
+//!         }
+//!         let request = WaitRequest { txn: own, resource: row, mode: LockMode::Exclusive, blockers: &[owner] };
+//!         let token = match graph.enqueue(request) {
+//!             Enqueued::Free => return Waited::Turn(None),
+//!             Enqueued::Deadlock(_, wakes) => {
+//!                 self.wake(wakes);
+//!                 return Waited::Deadlock;
+//!             }
+//!             Enqueued::Waiting(token, wakes) => {
+//!                 self.wake(wakes);
+//!                 token
+//!             }
+//!         };
+//!         loop {
+//!             match graph.state(token) {
+//!                 WaitState::Turn => return Waited::Turn(Some(token)),
+//!                 WaitState::Victim => {
+//!                     self.wake(graph.leave(token));
+//!                     return Waited::Deadlock;
+//!                 }
+//!                 WaitState::Waiting => {}
+//!             }
+//!             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+//!                 self.wake(graph.leave(token)); // passes the turn on if it came too late
+//!                 return Waited::Timeout;
+//!             };
+//!             graph = self.woken.wait_timeout(graph, left).unwrap().0;
+//!         }
+//!     }
+//!
+//!     fn ended(&self, txn: TxnId) {
+//!         let wakes = self.graph.lock().unwrap().released(txn);
+//!         self.wake(wakes);
+//!     }
+//! }
+//!
+//! let table = TxnTable::new();
+//! let waits = Waits { graph: Mutex::new(WaitGraph::new()), woken: Condvar::new() };
+//! let (owner, waiter) = (table.begin(), table.begin());
+//! let row = Resource::Row(TableId::new(1), RowId::new(5));
+//! let none = Duration::ZERO;
+//! assert_eq!(waits.wait(&table, waiter, row, owner, none), Waited::Timeout);
+//! std::thread::scope(|scope| {
+//!     let answer = scope.spawn(|| waits.wait(&table, waiter, row, owner, Duration::from_secs(50)));
+//!     table.abort(owner); // first the state,
+//!     waits.ended(owner); // then the wake-up
+//!     let Waited::Turn(token) = answer.join().unwrap() else { panic!("the owner has ended") };
+//!     if let Some(token) = token {
+//!         waits.wake(waits.graph.lock().unwrap().take(token));
+//!     }
+//! });
+//! ```
 
 mod deadlock;
 mod directory;

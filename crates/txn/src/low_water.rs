@@ -1,8 +1,8 @@
 //! Low-water mark: gives up the slots of pages whose transactions need none any more.
 //!
-//! Why it exists: ids are never reused, so the table would grow by 8 bytes per transaction for ever. Waiting for the
-//! oldest transaction, or for the oldest snapshot, is no answer: a prepared transaction lives for weeks, a dump for
-//! ten hours.
+//! Why it exists: ids are never reused, so the table would grow by 8 bytes per transaction for ever. Waiting
+//! for the oldest transaction, or for the oldest snapshot, is no answer: a prepared transaction lives for
+//! weeks, a dump for ten hours.
 //! State: none; one step turns a directory into its successor.
 //! Rules: T5 (what is below the mark), T6 (ranges and classes), T7 (words move under the core latch).
 //! Latches and I/O: the core latch, for at most `PAGES_PER_STEP` pages per step.
@@ -35,7 +35,8 @@ pub struct LowWaterStep {
 }
 
 impl TxnTable {
-    /// Raises the low-water mark by at most a few pages and settles what `live` allows. `live` may be an old look.
+    /// Raises the low-water mark by at most a few pages and settles what `live` allows. `live` may be an old
+    /// look.
     pub fn advance_low_water(&self, live: &LiveSnapshots) -> LowWaterStep {
         let guard = crossbeam_epoch::pin();
         let mut core = self.core.lock();
@@ -75,9 +76,9 @@ impl TxnTable {
         step
     }
 
-    /// Forgets what is special about an ended transaction, of which no version and no index event is left anywhere
-    /// except plainly committed ones: an aborted one, or one with void ranges whose void work is gone. Returns false
-    /// if the transaction still has a slot; then it is too early, and nothing changes.
+    /// Forgets what is special about an ended transaction, of which no version and no index event is left
+    /// anywhere except plainly committed ones: an aborted one, or one with void ranges whose void work is
+    /// gone. Returns false if the transaction still has a slot; then it is too early, and nothing changes.
     pub fn forget_traces(&self, id: TxnId) -> bool {
         let guard = crossbeam_epoch::pin();
         let mut core = self.core.lock();
@@ -105,7 +106,8 @@ impl TxnTable {
         true
     }
 
-    /// Number of pages at the front of the window that may go: all ids handed out, no commit beyond the frontier.
+    /// Number of pages at the front of the window that may go: all ids handed out, no commit beyond the
+    /// frontier.
     fn count_ready(&self, directory: &Directory, live: &LiveSnapshots) -> usize {
         let full = (self.next_id().raw() / PAGE_SLOTS).saturating_sub(directory.first_page) as usize;
         let old_enough = |page: &Page, number: u64| {
@@ -128,7 +130,8 @@ struct SplitPage {
     exceptions: Vec<(TxnId, Word)>,
 }
 
-/// Splits a page into what its plain commits share, that is the most frequent class of timestamps, and the rest.
+/// Splits a page into what its plain commits share, that is the most frequent class of timestamps, and the
+/// rest.
 fn split_page(number: u64, page: &Page, live: &LiveSnapshots) -> SplitPage {
     let mut classes: BTreeMap<Option<usize>, (usize, CommitTs)> = BTreeMap::new();
     for ts in page.words(number).filter_map(|(_, word)| word.plain_commit()) {

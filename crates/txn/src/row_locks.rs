@@ -1,15 +1,16 @@
 //! Row locks: the explicit locks of rows (FOR UPDATE, LOCK IN SHARE MODE, foreign-key parents).
 //!
-//! Why it exists: writing a row locks it by itself, its head in the row map names the owner; a lock without a write
-//! needs a place, and a shared one needs several owners. A table with an entry per row would make locks a limited
-//! resource.
-//! State: per (table, map leaf) the transactions holding locks there, each with one row set per mode. The row's map
-//! word has a LOCKED bit that is set before any entry exists and may stay when the last is gone: set means "ask
-//! here", clear means "no explicit lock". Protocol in docs/transactions.md, section 7.
+//! Why it exists: writing a row locks it by itself, its head in the row map names the owner; a lock without a
+//! write needs a place, and a shared one needs several owners. A table with an entry per row would make locks
+//! a limited resource.
+//! State: per (table, map leaf) the transactions holding locks there, each with one row set per mode. The
+//! row's map word has a LOCKED bit that is set before any entry exists and may stay when the last is gone:
+//! set means "ask here", clear means "no explicit lock". Protocol in docs/transactions.md, section 7.
 //! Rules: T16 (bit and entry under one latch), T17 (release touches no row).
-//! Latches and I/O: one latch per partition; the engine's closures run under it, they do one compare-and-swap on the
-//! map word and must not block.
-//! After a crash: explicit locks are gone with their transactions; prepared transactions keep only what they wrote.
+//! Latches and I/O: one latch per partition; the engine's closures run under it, they do one compare-and-swap
+//! on the map word and must not block.
+//! After a crash: explicit locks are gone with their transactions; prepared transactions keep only what they
+//! wrote.
 
 use std::collections::BTreeMap;
 
@@ -71,15 +72,16 @@ impl RowLockList {
 pub enum RowAccess<R> {
     /// Allowed; what the closure returned.
     Granted(R),
-    /// Not allowed: these transactions hold explicit locks that do not go with the request. The closure did not run.
+    /// Not allowed: these transactions hold explicit locks that do not go with the request. The closure did
+    /// not run.
     Blocked(Vec<TxnId>),
 }
 
 /// What a writer must know of a row whose LOCKED bit is set, to build the new map word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StillLocked(
-    /// True: somebody (the writer itself) holds an explicit lock, the new word keeps the bit. False: the bit was
-    /// stale, the new word drops it.
+    /// True: somebody (the writer itself) holds an explicit lock, the new word keeps the bit. False: the bit
+    /// was stale, the new word drops it.
     pub bool,
 );
 
@@ -147,9 +149,9 @@ impl RowLocks {
             .lock()
     }
 
-    /// Locks a row for the list's transaction (rule T16). If no explicit lock stands against it, `set_bit` runs under
-    /// the partition latch: it sets LOCKED in the map word by compare-and-swap, or returns `Err` if the head is
-    /// foreign and unfinished or has changed since it was judged; then nothing is locked.
+    /// Locks a row for the list's transaction (rule T16). If no explicit lock stands against it, `set_bit`
+    /// runs under the partition latch: it sets LOCKED in the map word by compare-and-swap, or returns `Err`
+    /// if the head is foreign and unfinished or has changed since it was judged; then nothing is locked.
     ///
     /// A transaction whose own unfinished version is the head has the row already and need not come here.
     pub fn lock<E>(
@@ -197,8 +199,8 @@ impl RowLocks {
         Ok(RowAccess::Granted(()))
     }
 
-    /// Writes a row whose map word has LOCKED set (rule T16): if no other transaction holds an explicit lock on it,
-    /// `swap` runs under the partition latch and does the compare-and-swap of the map word.
+    /// Writes a row whose map word has LOCKED set (rule T16): if no other transaction holds an explicit lock
+    /// on it, `swap` runs under the partition latch and does the compare-and-swap of the map word.
     pub fn write<R>(
         &self,
         txn: TxnId,
@@ -237,8 +239,9 @@ impl RowLocks {
         holders.any(|holder| holder.txn == txn && holder.holds(place_of(row), mode))
     }
 
-    /// Gives up one row before the end (a row read for update that does not match). True if a lock was held: then the
-    /// row's waiters must be told by `WaitGraph::released_one`. LOCKED stays; the next writer drops it.
+    /// Gives up one row before the end (a row read for update that does not match). True if a lock was held:
+    /// then the row's waiters must be told by `WaitGraph::released_one`. LOCKED stays; the next writer drops
+    /// it.
     pub fn unlock(&self, list: &RowLockList, table: TableId, row: RowId) -> bool {
         let key = (table, leaf_of(row));
         let place = place_of(row);

@@ -82,16 +82,17 @@ fn a_writer_is_stopped_by_a_foreign_lock_and_keeps_the_bit_of_its_own() {
 }
 
 #[test]
-fn locking_a_million_rows_costs_a_bit_each_and_release_touches_leaves_only() {
+fn locking_very_many_rows_costs_a_bit_each_and_release_touches_leaves_only() {
     let locks = RowLocks::new();
     let mut list = RowLockList::new(txn(1));
-    let rows = 1_048_576;
+    let leaves = if cfg!(miri) { 1 } else { 256 };
+    let rows = leaves * 4096;
     for row in 0..rows {
         lock(&locks, &mut list, row, Exclusive);
     }
     let usage = locks.usage();
-    assert_eq!((usage.locks, usage.leaves), (rows, 256));
-    assert_eq!(list.leaves.len(), 256, "T17: one step of release per leaf");
+    assert_eq!((usage.locks, usage.leaves), (rows, leaves));
+    assert_eq!(list.leaves.len() as u64, leaves, "T17: one step of release per leaf");
     assert!(
         usage.bytes < rows / 8 * 13 / 10,
         "T16: {} bytes for {rows} locks",

@@ -1,7 +1,7 @@
 //! Row set: which of the 4096 rows of one map leaf a transaction has locked.
 //!
-//! Why it exists: FOR UPDATE on a hundred million rows must cost a bit per row, and FOR UPDATE on one row must not
-//! cost a bitmap.
+//! Why it exists: FOR UPDATE on a hundred million rows must cost a bit per row, and FOR UPDATE on one row
+//! must not cost a bitmap.
 //! State: a sorted list while it is small, then a bitmap of 512 bytes; it never goes back.
 //! Rules: T16 (one set per transaction, leaf and mode).
 //! Latches and I/O: none; lives under a partition latch of row_locks.rs.

@@ -1,9 +1,10 @@
 //! Snapshots: who reads as of which commit timestamp, and the oldest of them, the horizon.
 //!
-//! Why it exists: whatever a live snapshot may still ask for must not be freed or forgotten. A latch around a list
-//! would make every statement of every session meet there.
-//! State: an array of slots, one cache line each, 0 = free, else timestamp + 1; blocks of slots are added when all
-//! are taken and live as long as the registry. `frontier` is the published timestamp at the newest scan.
+//! Why it exists: whatever a live snapshot may still ask for must not be freed or forgotten. A latch around a
+//! list would make every statement of every session meet there.
+//! State: an array of slots, one cache line each, 0 = free, else timestamp + 1; blocks of slots are added
+//! when all are taken and live as long as the registry. `frontier` is the published timestamp at the newest
+//! scan.
 //! Rules: T4 (register, fence, validate).
 //! Latches and I/O: none; registering is one store, one fence, one load in the usual case.
 //! After a crash: no snapshot survives.
@@ -68,8 +69,8 @@ impl Drop for Snapshot {
     }
 }
 
-/// One look at all live snapshots. It may be kept: a later snapshot is never older than `frontier`, so decisions
-/// taken from an old look are careful, never wrong.
+/// One look at all live snapshots. It may be kept: a later snapshot is never older than `frontier`, so
+/// decisions taken from an old look are careful, never wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSnapshots {
     /// Timestamps of live snapshots, ascending, without repetition.
@@ -79,7 +80,8 @@ pub struct LiveSnapshots {
 }
 
 impl LiveSnapshots {
-    /// The oldest timestamp any live or future snapshot can have: what committed at or before it is seen by all.
+    /// The oldest timestamp any live or future snapshot can have: what committed at or before it is seen by
+    /// all.
     pub fn horizon(&self) -> CommitTs {
         self.ts
             .first()
@@ -96,8 +98,9 @@ impl LiveSnapshots {
         &self.ts
     }
 
-    /// The class of a commit timestamp: timestamps of one class are told apart by no live and no future snapshot, and
-    /// class 0 is seen by all of them (rule T6). `None` beyond the frontier, where later snapshots may lie.
+    /// The class of a commit timestamp: timestamps of one class are told apart by no live and no future
+    /// snapshot, and class 0 is seen by all of them (rule T6). `None` beyond the frontier, where later
+    /// snapshots may lie.
     pub fn class_of(&self, ts: CommitTs) -> Option<usize> {
         (ts <= self.frontier).then(|| self.ts.partition_point(|live| *live < ts))
     }
@@ -111,9 +114,9 @@ impl SnapshotRegistry {
         }
     }
 
-    /// Registers a snapshot at the published timestamp. Rule T4: the slot is stored, then the frontier is read; a
-    /// scan stores the frontier, then reads the slots. With a fence between on both sides at least one sees the
-    /// other, so a snapshot a scan has missed is never older than that scan's frontier.
+    /// Registers a snapshot at the published timestamp. Rule T4: the slot is stored, then the frontier is
+    /// read; a scan stores the frontier, then reads the slots. With a fence between on both sides at least
+    /// one sees the other, so a snapshot a scan has missed is never older than that scan's frontier.
     pub(crate) fn register(&self, published: &AtomicU64) -> Snapshot {
         let mut ts = published.load(Ordering::Acquire);
         let slot = self.claim(ts + 1);

@@ -1,8 +1,8 @@
 //! Status: what can be said about a transaction, and the one word that says it.
 //!
 //! Why it exists: a reader judges every version by its writer's state, so the state must be one atomic load.
-//! State: bits 0-1 state (0 active, 1 prepared, 2 committed, 3 aborted), bit 2 "has void ranges", bits 3-63 commit
-//! timestamp (0 unless committed). Diagram in docs/transactions.md, section 1.
+//! State: bits 0-1 state (0 active, 1 prepared, 2 committed, 3 aborted), bit 2 "has void ranges", bits 3-63
+//! commit timestamp (0 unless committed). Diagram in docs/transactions.md, section 1.
 //! Rules: T1 (legal changes of state).
 //! After a crash: a word is memory only; recovery writes new ones from END and PREPARE records.
 
@@ -15,8 +15,8 @@ pub enum TxnStatus {
     Active,
     /// Voted yes in two-phase commit; its outcome is not known yet.
     Prepared,
-    /// Committed with this timestamp. Below the low-water mark the timestamp may be a later one that no live or
-    /// future snapshot can tell from the true one (rule T6).
+    /// Committed with this timestamp. Below the low-water mark the timestamp may be a later one that no live
+    /// or future snapshot can tell from the true one (rule T6).
     Committed(CommitTs),
     /// Committed so long ago that every live and future snapshot sees it.
     Settled,
@@ -81,7 +81,8 @@ impl Word {
         self.0 & VOID != 0
     }
 
-    /// The commit timestamp of a committed transaction without void ranges: the only kind that may become settled.
+    /// The commit timestamp of a committed transaction without void ranges: the only kind that may become
+    /// settled.
     pub(crate) fn plain_commit(self) -> Option<CommitTs> {
         match self.status() {
             TxnStatus::Committed(ts) if !self.has_void() => Some(ts),

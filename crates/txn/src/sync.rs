@@ -1,11 +1,11 @@
 //! Atomics and latches: the primitives of this crate, exchanged for loom's under `cfg(loom)`.
 //!
-//! Why it exists: the publication of slots and snapshots is proved by running every interleaving under loom, and
-//! loom sees only its own primitives; one module chooses, so the rest of the crate is written once.
+//! Why it exists: the publication of slots and snapshots is proved by running every interleaving under loom,
+//! and loom sees only its own primitives; one module chooses, so the rest of the crate is written once.
 //! State: none.
 //! Rules: none of its own; T2, T3 and T4 are proved through it.
-//! Latches and I/O: `Latch` is the only latch type of the crate; never held across I/O (there is none here) nor
-//! across a lock wait.
+//! Latches and I/O: `Latch` is the only latch type of the crate; never held across I/O (there is none here)
+//! nor across a lock wait.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -48,12 +48,14 @@ impl<T> Latch<T> {
     }
 }
 
-/// Keeps a hot atomic on cache lines of its own, so that its writers do not slow down readers of its neighbours.
+/// Keeps a hot atomic on cache lines of its own, so that its writers do not slow down readers of its
+/// neighbours.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct OwnLine<T>(pub(crate) T);
 
-/// Spreads ids over a power of two of buckets: neighbouring ids fall into different ones (finaliser of splitmix64).
+/// Spreads ids over a power of two of buckets: neighbouring ids fall into different ones (finaliser of
+/// splitmix64).
 pub(crate) fn mix(value: u64) -> u64 {
     let a = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let b = (a ^ (a >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

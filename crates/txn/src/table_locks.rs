@@ -1,9 +1,10 @@
 //! Table locks: intent for writers until END, shared for serializable reads, exclusive for DDL.
 //!
-//! Why it exists: the host gives up its own locks of a prepared transaction when the session goes away; without these,
-//! DDL would take the table from under it. They are also what makes SERIALIZABLE serializable.
+//! Why it exists: the host gives up its own locks of a prepared transaction when the session goes away;
+//! without these, DDL would take the table from under it. They are also what makes SERIALIZABLE serializable.
 //! State: per table the modes of each transaction, and how many transactions hold each mode.
-//! Rules: T18 (compatibility; held until END, attached or detached; taken again for prepared ones by recovery).
+//! Rules: T18 (compatibility; held until END, attached or detached; taken again for prepared ones by
+//! recovery).
 //! Latches and I/O: one latch per shard.
 //! After a crash: recovery takes intent locks on the tables PREPARE lists.
 
@@ -125,7 +126,8 @@ impl TableLocks {
         self.change(txn, table, |held| held.without(mode));
     }
 
-    /// Gives up everything a transaction holds on the given tables; its waiters are told by `WaitGraph::released`.
+    /// Gives up everything a transaction holds on the given tables; its waiters are told by
+    /// `WaitGraph::released`.
     pub fn release_all(&self, txn: TxnId, tables: &[TableId]) {
         tables
             .iter()

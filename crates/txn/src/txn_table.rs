@@ -1,16 +1,16 @@
 //! Transaction table: hands out transaction ids and commit timestamps and answers for the state of every id.
 //!
-//! Why it exists: commit and rollback are one store here, whatever the transaction wrote; readers judge versions by
-//! what this table says about their writers. A table of fixed size, or one that keeps a slot per id for ever, answers
-//! wrongly or grows without bound (rule T5).
-//! State: one word per unfinished or recent transaction (status.rs), found through the directory (directory.rs);
-//! the published commit timestamp; snapshots (snapshots.rs); void ranges (void_ranges.rs). State diagram in
-//! docs/transactions.md, section 1.
-//! Rules: T1 (changes of state), T2 (one critical section), T3 (word before published), T7 (words change under the
-//! core latch), T8 (void ranges).
-//! Latches and I/O: the core latch, for a few stores; `commit_critical` runs the caller's closure under it, which
-//! reserves log space and must neither block nor wait. Readers take none, except that the versions of void-carrying
-//! transactions cost a shard latch of the void ranges.
+//! Why it exists: commit and rollback are one store here, whatever the transaction wrote; readers judge
+//! versions by what this table says about their writers. A table of fixed size, or one that keeps a slot per
+//! id for ever, answers wrongly or grows without bound (rule T5).
+//! State: one word per unfinished or recent transaction (status.rs), found through the directory
+//! (directory.rs); the published commit timestamp; snapshots (snapshots.rs); void ranges (void_ranges.rs).
+//! State diagram in docs/transactions.md, section 1.
+//! Rules: T1 (changes of state), T2 (one critical section), T3 (word before published), T7 (words change
+//! under the core latch), T8 (void ranges).
+//! Latches and I/O: the core latch, for a few stores; `commit_critical` runs the caller's closure under it,
+//! which reserves log space and must neither block nor wait. Readers take none, except that the versions of
+//! void-carrying transactions cost a shard latch of the void ranges.
 //! After a crash: `restore` starts from what recovery found in checkpoint and log (rule T12).
 
 use std::collections::BTreeSet;
@@ -64,8 +64,8 @@ impl TxnTable {
         Self::restore(&TxnTableImage::default())
     }
 
-    /// The table as recovery found it (rule T12): everything below `image.next` that is not listed is settled. Ids
-    /// continue at the next page border.
+    /// The table as recovery found it (rule T12): everything below `image.next` that is not listed is
+    /// settled. Ids continue at the next page border.
     pub fn restore(image: &TxnTableImage) -> Self {
         let mut entries = image.exceptions.clone();
         entries.sort_unstable_by_key(|entry| entry.id);
@@ -131,7 +131,8 @@ impl TxnTable {
         drop(core);
     }
 
-    /// The status of a transaction. `guard` is any epoch guard of the calling thread; take one per batch of rows.
+    /// The status of a transaction. `guard` is any epoch guard of the calling thread; take one per batch of
+    /// rows.
     #[inline]
     pub fn status(&self, id: TxnId, guard: &Guard) -> TxnStatus {
         self.answer(id, guard).0
@@ -210,10 +211,11 @@ impl TxnTable {
         });
     }
 
-    /// Commits (rule T2). `reserve_end` gets the commit timestamp and reserves the log space of END; the closures of
-    /// all commits run one after the other in timestamp order. When it returns `Ok`, the state is stored and the
-    /// timestamp published before the next closure can start. When it returns `Err`, or panics, nothing has happened:
-    /// the transaction is unfinished as before and the next commit gets the same timestamp.
+    /// Commits (rule T2). `reserve_end` gets the commit timestamp and reserves the log space of END; the
+    /// closures of all commits run one after the other in timestamp order. When it returns `Ok`, the state is
+    /// stored and the timestamp published before the next closure can start. When it returns `Err`, or
+    /// panics, nothing has happened: the transaction is unfinished as before and the next commit gets the
+    /// same timestamp.
     ///
     /// The closure must not block, wait or take a latch ranked above the core latch.
     pub fn commit_critical<R, E>(
@@ -237,8 +239,8 @@ impl TxnTable {
         Ok((ts, reserved))
     }
 
-    /// Makes everything the transaction wrote at LSNs in `range` void, for everybody (rule T8): the rollback of a
-    /// statement or to a savepoint.
+    /// Makes everything the transaction wrote at LSNs in `range` void, for everybody (rule T8): the rollback
+    /// of a statement or to a savepoint.
     pub fn add_void(&self, id: TxnId, range: Range<Lsn>) {
         let guard = crossbeam_epoch::pin();
         let mut core = self.core.lock();

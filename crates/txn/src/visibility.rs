@@ -1,8 +1,8 @@
-//! Visibility: the one function that says what a viewer may see of a version, and the one that combines the index
-//! events of a row.
+//! Visibility: the one function that says what a viewer may see of a version, and the one that combines the
+//! index events of a row.
 //!
-//! Why it exists: every read, lock, conflict and unique check asks the same question; asked in two places it would
-//! get two answers.
+//! Why it exists: every read, lock, conflict and unique check asks the same question; asked in two places it
+//! would get two answers.
 //! State: none, pure functions. Truth table in docs/transactions.md, section 3.
 //! Rules: T8 (void and aborted do not exist, for the owner too), T9 (cursor LSN), T10 (newest first, modes),
 //! T11 (index events).
@@ -17,11 +17,11 @@ use crate::status::{Standing, TxnStatus};
 pub enum ReadMode {
     /// Consistent read: what was committed when the snapshot was taken, and own work before the cursor LSN.
     Snapshot,
-    /// Newest committed or own version; waits for unfinished foreign work. For look-ups by position, duplicate
-    /// look-ups and foreign-key probes. Ignores the cursor LSN.
+    /// Newest committed or own version; waits for unfinished foreign work. For look-ups by position,
+    /// duplicate look-ups and foreign-key probes. Ignores the cursor LSN.
     Current,
-    /// Like `Current`, for a row that is to be locked or changed; honours the cursor LSN, which acts only where
-    /// a scan sets it.
+    /// Like `Current`, for a row that is to be locked or changed; honours the cursor LSN, which acts only
+    /// where a scan sets it.
     Write {
         /// A committed version newer than the snapshot is a write conflict instead of being re-read.
         error_on_newer: bool,
@@ -37,8 +37,8 @@ pub struct Viewer {
     pub snapshot: CommitTs,
     /// The viewer's own transaction; id 0 if it has not begun to write.
     pub own: TxnId,
-    /// Own versions at or beyond this LSN were written after the cursor was opened and are passed over (Halloween
-    /// protection, rule T9); `Viewer::NO_CURSOR` switches that off.
+    /// Own versions at or beyond this LSN were written after the cursor was opened and are passed over
+    /// (Halloween protection, rule T9); `Viewer::NO_CURSOR` switches that off.
     pub cursor: Lsn,
     /// How the viewer reads.
     pub mode: ReadMode,
@@ -107,8 +107,8 @@ pub enum Verdict {
     Conflict,
 }
 
-/// Judges one version. A chain is judged from its head; the first answer other than `Skip` is the chain's answer
-/// (rule T10).
+/// Judges one version. A chain is judged from its head; the first answer other than `Skip` is the chain's
+/// answer (rule T10).
 #[inline]
 pub fn judge(viewer: &Viewer, stamp: Stamp, standing: Standing) -> Verdict {
     if standing.void || standing.status == TxnStatus::Aborted {
@@ -172,8 +172,8 @@ pub struct IndexEvent {
 /// What the events of one (key, row id) say together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventDecision {
-    /// The row has the key in the viewer's eyes. Whether the row exists is the row map's answer: a delete writes no
-    /// event.
+    /// The row has the key in the viewer's eyes. Whether the row exists is the row map's answer: a delete
+    /// writes no event.
     Present,
     /// It has not.
     Absent,
@@ -183,8 +183,8 @@ pub enum EventDecision {
     Conflict,
 }
 
-/// Combines the events of one (key, row id), given in any order: of those that are not skipped the greatest LSN
-/// decides, at equal LSN the entry wins (rule T11).
+/// Combines the events of one (key, row id), given in any order: of those that are not skipped the greatest
+/// LSN decides, at equal LSN the entry wins (rule T11).
 pub fn decide_events(viewer: &Viewer, events: impl IntoIterator<Item = IndexEvent>) -> EventDecision {
     let mut best: Option<(Lsn, bool)> = None;
     let mut decision = EventDecision::Absent;

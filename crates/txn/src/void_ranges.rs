@@ -1,9 +1,10 @@
-//! Void ranges: the LSN ranges of a transaction that a savepoint or statement rollback made not to have happened.
+//! Void ranges: the LSN ranges of a transaction that a savepoint or statement rollback made not to have
+//! happened.
 //!
-//! Why it exists: rolling back part of a transaction must cost the same for one row and for fifty million, so nothing
-//! is undone row by row; whoever meets a version asks whether its LSN is void.
-//! State: per transaction a sorted list of disjoint, not touching, half-open ranges [from, to); written to PREPARE and
-//! END records and to the checkpoint by their owners.
+//! Why it exists: rolling back part of a transaction must cost the same for one row and for fifty million, so
+//! nothing is undone row by row; whoever meets a version asks whether its LSN is void.
+//! State: per transaction a sorted list of disjoint, not touching, half-open ranges [from, to); written to
+//! PREPARE and END records and to the checkpoint by their owners.
 //! Rules: T7 (ranges before bit), T8 (void is void for everyone).
 //! Latches and I/O: one latch per shard, taken only for transactions whose word says "has void ranges".
 //! After a crash: recovery adds the ranges it reads from PREPARE and END.

@@ -1,14 +1,15 @@
 //! Wait graph: who waits for what, behind whom; whose turn it is; and whether a circle has formed.
 //!
-//! Why it exists: a wait that is judged in one place and queued in another loses its wake-up; waking everybody makes a
-//! storm; edges that change without a walk hide deadlocks. Here queues, turns and edges are one structure under one
-//! latch, and every change ends with the same two steps: walk, then wake.
-//! State: one queue per resource, in order of arrival; a waiter is `Waiting`, has the `Turn`, or is a `Victim`.
-//! Edges are derived, never stored: a waiter waits for its blockers (who hold the resource) and for every waiter
-//! before it in its queue whose mode does not go with its own. State diagram in docs/transactions.md, section 5.
+//! Why it exists: a wait that is judged in one place and queued in another loses its wake-up; waking
+//! everybody makes a storm; edges that change without a walk hide deadlocks. Here queues, turns and edges are
+//! one structure under one latch, and every change ends with the same two steps: walk, then wake.
+//! State: one queue per resource, in order of arrival; a waiter is `Waiting`, has the `Turn`, or is a
+//! `Victim`. Edges are derived, never stored: a waiter waits for its blockers (who hold the resource) and for
+//! every waiter before it in its queue whose mode does not go with its own. State diagram in
+//! docs/transactions.md, section 5.
 //! Rules: T13 (queue, turn, pass on), T14 (walk), T15 (newcomers).
-//! Latches and I/O: none inside; the owner keeps the graph under one latch, judges blockers under it, and wakes the
-//! returned tokens after releasing it.
+//! Latches and I/O: none inside; the owner keeps the graph under one latch, judges blockers under it, and
+//! wakes the returned tokens after releasing it.
 //! After a crash: nobody waits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -91,8 +92,8 @@ impl WaitGraph {
         Arc::clone(&self.counts)
     }
 
-    /// Asks to wait (rule T13). A transaction that others in the queue are waiting for goes in before them: it holds
-    /// the resource already and wants more of it.
+    /// Asks to wait (rule T13). A transaction that others in the queue are waiting for goes in before them:
+    /// it holds the resource already and wants more of it.
     pub fn enqueue(&mut self, request: WaitRequest<'_>) -> Enqueued {
         let WaitRequest {
             txn,
@@ -125,8 +126,8 @@ impl WaitGraph {
         self.settle_request(txn, token)
     }
 
-    /// The waiter that has the turn has judged again and met other holders: it keeps its place and waits on. With no
-    /// blockers the answer is `Free` and it keeps the turn.
+    /// The waiter that has the turn has judged again and met other holders: it keeps its place and waits on.
+    /// With no blockers the answer is `Free` and it keeps the turn.
     pub fn requeue(&mut self, token: WaitToken, blockers: &[TxnId]) -> Enqueued {
         let txn = self.owner(token);
         invariant!(
@@ -151,8 +152,8 @@ impl WaitGraph {
             .expect("rule T13: every token belongs to a wait")
     }
 
-    /// The waiter that has the turn now holds the resource: those behind it wait for it as the holder. Waiters whose
-    /// mode goes with its own get the turn too.
+    /// The waiter that has the turn now holds the resource: those behind it wait for it as the holder.
+    /// Waiters whose mode goes with its own get the turn too.
     pub fn take(&mut self, token: WaitToken) -> Wakes {
         let txn = self.owner(token);
         invariant!(
@@ -168,23 +169,39 @@ impl WaitGraph {
         self.hand_over(txn, resource, mode)
     }
 
-    /// The waiter goes without the resource: timeout, kill, the row no longer matches, or deadlock victim. If it had
-    /// the turn, the turn passes on.
+    /// The waiter goes without the resource: timeout, kill, the row no longer matches, or deadlock victim. If
+    /// it had the turn, the turn passes on.
     pub fn leave(&mut self, token: WaitToken) -> Wakes {
         let txn = self.owner(token);
         let (resource, _) = self.remove(txn);
         Wakes(self.wake_ready(resource))
     }
 
-    /// A transaction has ended, or rolled back to a savepoint so that all that wait for it must judge again: per
-    /// resource the first in line gets the turn. The state is stored in the transaction table before this is called.
+    /// A transaction has ended: per resource the first in line gets the turn. The state is stored in the
+    /// transaction table before this is called.
     pub fn released(&mut self, txn: TxnId) -> Wakes {
-        let waiters = self.blocked_by.remove(&txn).unwrap_or_default();
+        self.rolled_back(txn, |_, _| false)
+    }
+
+    /// A transaction has rolled back to a savepoint; its void range is entered before this is called.
+    /// `still_holds` is asked for everything others wait for because of it: does it still stand against this
+    /// mode? Where that cannot be told cheaply `false` is right too: whoever gets the turn judges again. But
+    /// until then a circle through the forgotten edge is not found, so `true` is better where it is known.
+    pub fn rolled_back(
+        &mut self,
+        txn: TxnId,
+        mut still_holds: impl FnMut(Resource, LockMode) -> bool,
+    ) -> Wakes {
+        let waiters = self.blocked_by.get(&txn).cloned().unwrap_or_default();
         let mut resources = BTreeSet::new();
         for waiter in waiters {
-            if let Some(wait) = self.waits.get_mut(&waiter) {
-                wait.blockers.remove(&txn);
-                resources.insert(wait.resource);
+            let Some((resource, mode)) = self.waits.get(&waiter).map(|wait| (wait.resource, wait.mode))
+            else {
+                continue;
+            };
+            if !still_holds(resource, mode) {
+                self.drop_blocker(waiter, txn);
+                resources.insert(resource);
             }
         }
         Wakes(
@@ -344,7 +361,8 @@ impl WaitGraph {
         woken
     }
 
-    /// Makes `txn` the blocker of everybody in the queue whose mode does not go with `mode`; then walks and wakes.
+    /// Makes `txn` the blocker of everybody in the queue whose mode does not go with `mode`; then walks and
+    /// wakes.
     fn hand_over(&mut self, txn: TxnId, resource: Resource, mode: LockMode) -> Wakes {
         let mut wakes = Vec::new();
         if resource.can_be_held() {

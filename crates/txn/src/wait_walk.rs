@@ -1,10 +1,10 @@
 //! Deadlock walk: looks for circles in the wait graph and makes their victims.
 //!
-//! Why it exists: a circle is found at the moment its last edge appears, or never; so every change of an edge ends
-//! here, under the same latch.
+//! Why it exists: a circle is found at the moment its last edge appears, or never; so every change of an edge
+//! ends here, under the same latch.
 //! State: none of its own; reads the queues and blockers of wait_graph.rs.
-//! Rules: T14 (every new edge begins or ends at the transaction whose edges changed, so a walk from it sees every new
-//! circle).
+//! Rules: T14 (every new edge begins or ends at the transaction whose edges changed, so a walk from it sees
+//! every new circle).
 //! Latches and I/O: none inside; the owner's latch around the graph is held.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,8 +21,8 @@ use crate::waiting::{WaitState, WaitToken};
 impl WaitGraph {
     /// Looks for a way along the edges from `start` back to it.
     ///
-    /// A waiter's edges to those before it in line are enumerated once per queue: what stands before an exclusive
-    /// waiter already seen is on the list, so a queue of n waiters costs n steps and not n squared.
+    /// A waiter's edges to those before it in line are enumerated once per queue: what stands before an
+    /// exclusive waiter already seen is on the list, so a queue of n waiters costs n steps and not n squared.
     pub(crate) fn find_circle(&self, start: TxnId) -> Option<Vec<CircleMember>> {
         let mut listed = BTreeMap::new();
         let mut seen = BTreeSet::from([start]);
@@ -42,8 +42,8 @@ impl WaitGraph {
         None
     }
 
-    /// The edges of a waiter, less those to members of a queue that this walk has listed already. `listed` holds, per
-    /// queue, the place up to which every member is on the list.
+    /// The edges of a waiter, less those to members of a queue that this walk has listed already. `listed`
+    /// holds, per queue, the place up to which every member is on the list.
     fn unlisted_edges(&self, txn: TxnId, listed: &mut BTreeMap<Resource, usize>) -> Vec<TxnId> {
         let Some(wait) = self
             .waits

@@ -1,8 +1,9 @@
 //! Waiter counts: a hint, without a latch, whether anybody waits for a resource.
 //!
-//! Why it exists: a newcomer must queue behind waiters instead of barging in, but must not visit the wait-graph latch
-//! for every row it writes.
-//! State: counters by hash of the resource; two resources may share one, so zero means "nobody", more means "ask".
+//! Why it exists: a newcomer must queue behind waiters instead of barging in, but must not visit the
+//! wait-graph latch for every row it writes.
+//! State: counters by hash of the resource; two resources may share one, so zero means "nobody", more means
+//! "ask".
 //! Rules: T15 (newcomers).
 //! Latches and I/O: none.
 
@@ -34,7 +35,8 @@ impl WaiterCounts {
             .expect("rule T15: a remainder of COUNTERS is below COUNTERS")
     }
 
-    /// False: at the moment of the call nobody waited for `resource`. True: somebody may; the wait graph knows.
+    /// False: at the moment of the call nobody waited for `resource`. True: somebody may; the wait graph
+    /// knows.
     #[inline]
     pub fn may_have_waiters(&self, resource: Resource) -> bool {
         self.counter(resource).load(Ordering::Acquire) != 0

@@ -1,6 +1,7 @@
 //! Waiting: the words of the wait graph: what is waited for, requests, answers, tokens.
 //!
-//! Why it exists: newcomers, reports and the graph itself speak of the same things and must not import each other.
+//! Why it exists: newcomers, reports and the graph itself speak of the same things and must not import each
+//! other.
 //! State: `WaitState` of one wait; diagram in docs/transactions.md, section 5.
 //! Rules: T13 (turns).
 //! Latches and I/O: none.
@@ -53,6 +54,7 @@ pub struct WaitRequest<'a> {
     pub resource: Resource,
     /// In which mode.
     pub mode: LockMode,
-    /// The transactions that hold the resource in a mode that does not go with `mode`, judged under the graph's latch.
+    /// The transactions that hold the resource in a mode that does not go with `mode`, judged under the
+    /// graph's latch.
     pub blockers: &'a [TxnId],
 }

@@ -8,7 +8,8 @@ use pbxt_txn::{LockMode, RowAccess, RowLockList, RowLocks, StillLocked};
 const LOCKED: u64 = 1 << 63;
 const TABLE: TableId = TableId::new(1);
 
-/// A map word in which 0 stands for a committed head and anything else for the unfinished transaction that wrote it.
+/// A map word in which 0 stands for a committed head and anything else for the unfinished transaction that
+/// wrote it.
 struct Row {
     id: RowId,
     word: AtomicU64,

@@ -1,4 +1,5 @@
-//! T3, T4, T7, T13, T16 in every interleaving: `RUSTFLAGS="--cfg loom" cargo test -p pbxt-txn --test loom --release`.
+//! T3, T4, T7, T13, T16 in every interleaving: `RUSTFLAGS="--cfg loom" cargo test -p pbxt-txn --test loom
+//! --release`.
 #![cfg(loom)]
 
 use std::convert::Infallible;
@@ -114,8 +115,15 @@ fn a_word_that_moves_is_not_lost() {
             1,
             "T5: at the latest, a look after the commit lets the page go"
         );
-        assert_eq!(sees(&table, late, snapshot.ts()), seen, "T7: the answer for a snapshot never changes");
-        assert!(sees(&table, late, table.open_snapshot().ts()), "T7: the exception has the last word");
+        assert_eq!(
+            sees(&table, late, snapshot.ts()),
+            seen,
+            "T7: the answer for a snapshot never changes"
+        );
+        assert!(
+            sees(&table, late, table.open_snapshot().ts()),
+            "T7: the exception has the last word"
+        );
     });
 }
 

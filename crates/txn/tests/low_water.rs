@@ -1,4 +1,5 @@
-//! T5, T6: the mark rises past everything, and memory stays bounded, whatever old transactions and snapshots exist.
+//! T5, T6: the mark rises past everything, and memory stays bounded, whatever old transactions and snapshots
+//! exist.
 
 use std::convert::Infallible;
 

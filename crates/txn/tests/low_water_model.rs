@@ -1,4 +1,5 @@
-//! T5, T6, T7: whatever the mark has passed, every live snapshot gets the answers a table that keeps everything gives.
+//! T5, T6, T7: whatever the mark has passed, every live snapshot gets the answers a table that keeps
+//! everything gives.
 
 use std::convert::Infallible;
 
@@ -9,7 +10,8 @@ use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Act {
-    /// Begin this many and commit those whose number does not divide by the second figure; the rest stay open.
+    /// Begin this many and commit those whose number does not divide by the second figure; the rest stay
+    /// open.
     Burst(u16, u16),
     /// End an open one: commit, abort or prepare, chosen by the second figure.
     End(usize, u8),
@@ -76,9 +78,9 @@ impl Pair {
             assert_eq!(id as usize, self.truth.len());
             self.truth.push((TxnStatus::Active, false));
             if number % open == 0 {
-                self.open.push(id)
+                self.open.push(id);
             } else {
-                self.commit(id)
+                self.commit(id);
             }
         }
     }

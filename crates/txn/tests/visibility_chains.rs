@@ -1,6 +1,7 @@
-//! T10, T11: model check of whole chains. Every legal schedule of a few steps by three transactions on one row is run;
-//! after each, every viewer's answer by chain walk and by index events is compared with an oracle that knows neither
-//! chains nor LSN comparisons: it replays, in the order they happened, the steps the viewer is entitled to see.
+//! T10, T11: model check of whole chains. Every legal schedule of a few steps by three transactions on one
+//! row is run; after each, every viewer's answer by chain walk and by index events is compared with an oracle
+//! that knows neither chains nor LSN comparisons: it replays, in the order they happened, the steps the
+//! viewer is entitled to see.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,6 +13,9 @@ use pbxt_txn::{
 };
 
 const KEYS: [char; 2] = ['A', 'B'];
+
+/// The key a write leaves, and its index events.
+type Change = (Option<char>, Vec<(Sign, char)>);
 
 /// One step on the row: its new key, or `None` for a tombstone.
 #[derive(Clone, Debug)]
@@ -120,14 +124,13 @@ impl World {
     fn writes_of(&self, txn: u64) -> Vec<World> {
         let newest = self.newest();
         let locked = newest.is_some_and(|step| step.txn != txn && self.standing(step).status.is_unfinished());
-        let changes: Vec<(Option<char>, Vec<(Sign, char)>)> = match newest.map(|step| step.key) {
+        let changes: Vec<Change> = match newest.map(|step| step.key) {
             _ if locked => Vec::new(),
-            Some(None) => Vec::new(),
             None if self.steps.is_empty() => KEYS
                 .iter()
                 .map(|key| (Some(*key), vec![(Sign::Entry, *key)]))
                 .collect(),
-            None => Vec::new(),
+            Some(None) | None => Vec::new(),
             Some(Some(old)) => {
                 let update = |key: &char| (Some(*key), self.events_of_update(txn, old, *key));
                 KEYS.iter().map(update).chain([(None, Vec::new())]).collect()
@@ -141,8 +144,8 @@ impl World {
         changes.into_iter().map(write).collect()
     }
 
-    /// The events of an update (T11): against the key it replaces, and, if the writer's snapshot does not see the
-    /// replaced version, against the key that it does see.
+    /// The events of an update (T11): against the key it replaces, and, if the writer's snapshot does not see
+    /// the replaced version, against the key that it does see.
     fn events_of_update(&self, txn: u64, old: char, new: char) -> Vec<(Sign, char)> {
         let ts = self.txns[txn as usize].snapshot.unwrap_or(self.last_ts);
         let viewer = Viewer::snapshot(CommitTs::new(ts), TxnId::new(txn), Viewer::NO_CURSOR);

@@ -1,5 +1,6 @@
-//! T13, T14: random work of a few transactions on a few resources, against a model that recomputes everything from
-//! scratch. After every step: no circle, nobody sleeps while nothing stands against it, holders go together.
+//! T13, T14: random work of a few transactions on a few resources, against a model that recomputes everything
+//! from scratch. After every step: no circle, nobody sleeps while nothing stands against it, holders go
+//! together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +21,8 @@ enum Act {
     GiveUp(u64),
     /// The transaction ends and a new one takes its number.
     End(u64),
-    /// Rollback to a savepoint: all that wait for it judge again.
-    Savepoint(u64),
+    /// Rollback to a savepoint that gives up one resource.
+    Savepoint(u64, u64),
     /// Gives up one resource early.
     Unlock(u64, u64),
 }
@@ -39,7 +40,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         6 => txn().prop_map(Act::Run),
         1 => txn().prop_map(Act::GiveUp),
         3 => txn().prop_map(Act::End),
-        1 => txn().prop_map(Act::Savepoint),
+        1 => (txn(), resource()).prop_map(|(txn, resource)| Act::Savepoint(txn, resource)),
         1 => (txn(), resource()).prop_map(|(txn, resource)| Act::Unlock(txn, resource)),
     ];
     prop::collection::vec(act, 1..80)
@@ -200,30 +201,42 @@ impl Model {
         }
     }
 
+    fn savepoint(&mut self, txn: u64, resource: u64) {
+        if self.asleep(txn).is_some() {
+            return;
+        }
+        self.held.remove(&(txn, resource));
+        let held = &self.held;
+        let wakes = self.graph.rolled_back(TxnId::new(txn), |resource, mode| {
+            let mut own = held
+                .iter()
+                .filter(|((holder, of), _)| *holder == txn && resource_of(*of) == resource);
+            own.any(|(_, modes)| modes.iter().any(|held| !held.goes_with(mode)))
+        });
+        self.wake(wakes);
+    }
+
     fn act(&mut self, act: Act) {
         match act {
             Act::Lock(txn, resource, mode) => self.lock(txn, resource, mode),
             Act::Run(txn) => self.run(txn),
             Act::GiveUp(txn) => self.give_up(txn),
             Act::End(txn) => self.end(txn),
-            Act::Savepoint(txn) => {
-                let wakes = self.graph.released(TxnId::new(txn));
-                self.wake(wakes);
-            }
+            Act::Savepoint(txn, resource) => self.savepoint(txn, resource),
             Act::Unlock(txn, resource) => self.unlock(txn, resource),
         }
     }
 
-    /// Edges from first principles: a sleeper waits for the true holders that stand against it and for those before it
-    /// in line.
+    /// Edges from first principles: a sleeper waits for the true holders that stand against it and for those
+    /// before it in line.
     fn edges_of(&self, sleeper: &Sleeper) -> BTreeSet<u64> {
         let holders = self.blockers(sleeper.txn, sleeper.resource, sleeper.mode);
         let known = self.graph.waits_for(TxnId::new(sleeper.txn));
         holders.into_iter().chain(known).map(TxnId::raw).collect()
     }
 
-    /// Those awake in the line of a sleeper that stand against it. Behind them nothing is stuck yet, whoever holds the
-    /// resource: they will judge again, and their next request is walked.
+    /// Those awake in the line of a sleeper that stand against it. Behind them nothing is stuck yet, whoever
+    /// holds the resource: they will judge again, and their next request is walked.
     fn awake_before(&self, sleeper: &Sleeper) -> BTreeSet<u64> {
         let line = self
             .sleepers

@@ -125,6 +125,25 @@ fn one_resource_given_up_early_wakes_its_line_only() {
 }
 
 #[test]
+fn a_rollback_to_a_savepoint_wakes_only_where_something_became_free() {
+    let mut graph = WaitGraph::new();
+    let kept = Resource::Row(TableId::new(1), RowId::new(6));
+    let for_row = wait(&mut graph, 2, ROW, Exclusive, &[1]);
+    let for_kept = wait(&mut graph, 3, kept, Exclusive, &[1]);
+    let woken = graph.rolled_back(txn(1), |resource, mode| {
+        assert_eq!(mode, Exclusive);
+        resource == kept
+    });
+    assert_eq!(woken, Wakes(vec![for_row]));
+    assert_eq!(
+        graph.waits_for(txn(3)),
+        [txn(1)],
+        "T14: an edge that is still true is never forgotten"
+    );
+    assert_eq!(graph.released(txn(1)), Wakes(vec![for_kept]));
+}
+
+#[test]
 fn a_woken_waiter_that_meets_a_new_holder_keeps_its_place() {
     let mut graph = WaitGraph::new();
     let first = wait(&mut graph, 2, ROW, Exclusive, &[1]);

@@ -1,0 +1,153 @@
+//! Catalog: which tables exist, by name and by id, and the records that say so.
+//!
+//! Format: docs/format-catalog.md#operations.
+//! Rules: K3 ids are never reused. K4 one DDL statement is one transaction.
+//! Latches and I/O: one latch for the maps, held for a look-up; never across I/O.
+//! After a crash: rebuilt from the catalog records of committed transactions, in END order.
+
+use crate::definition::TableDef;
+use crate::error::{Error, Result};
+use crate::table::Table;
+use parking_lot::RwLock;
+use pbxt_base::codec::{Reader, push_bytes, push_u32, push_u64};
+use pbxt_base::{IndexId, TableId};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// One change of the catalog.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum CatalogOp {
+    Put(Box<TableDef>, u64),
+    Drop(TableId),
+    Rename(TableId, String),
+}
+
+impl CatalogOp {
+    /// Operation number and operand.
+    pub(crate) fn encode(&self) -> (u32, Vec<u8>) {
+        let mut bytes = Vec::new();
+        match self {
+            Self::Put(def, next_auto_increment) => {
+                let mut image = Vec::new();
+                def.encode(&mut image);
+                push_bytes(&mut bytes, &image);
+                push_u64(&mut bytes, *next_auto_increment);
+                (1, bytes)
+            }
+            Self::Drop(id) => {
+                push_u32(&mut bytes, id.raw());
+                (2, bytes)
+            }
+            Self::Rename(id, name) => {
+                push_u32(&mut bytes, id.raw());
+                push_bytes(&mut bytes, name.as_bytes());
+                (3, bytes)
+            }
+        }
+    }
+
+    pub(crate) fn decode(op: u32, bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes);
+        match op {
+            1 => {
+                let def = TableDef::decode(reader.length_prefixed()?)?;
+                Ok(Self::Put(Box::new(def), reader.u64()?))
+            }
+            2 => Ok(Self::Drop(TableId::new(reader.u32()?))),
+            3 => {
+                let id = TableId::new(reader.u32()?);
+                Ok(Self::Rename(id, String::from_utf8_lossy(reader.length_prefixed()?).into_owned()))
+            }
+            other => Err(Error::Invalid(format!("catalog operation {other} in the log is unknown: use a newer PBXT"))),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Maps {
+    by_name: BTreeMap<String, Arc<Table>>,
+    by_id: HashMap<TableId, Arc<Table>>,
+}
+
+/// All tables.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    maps: RwLock<Maps>,
+    last_table: AtomicU32,
+    last_index: AtomicU32,
+}
+
+impl Catalog {
+    /// The table of this name.
+    pub fn by_name(&self, name: &str) -> Option<Arc<Table>> {
+        self.maps.read().by_name.get(name).cloned()
+    }
+
+    /// The table generation of this id, if it exists.
+    pub fn by_id(&self, id: TableId) -> Option<Arc<Table>> {
+        self.maps.read().by_id.get(&id).cloned()
+    }
+
+    /// The table of this name, or the error for users.
+    pub fn find(&self, name: &str) -> Result<Arc<Table>> {
+        self.by_name(name).ok_or_else(|| Error::NoSuchTable { name: name.to_owned() })
+    }
+
+    /// Names that begin with `prefix`, sorted.
+    pub fn names(&self, prefix: &str) -> Vec<String> {
+        let maps = self.maps.read();
+        let from = maps.by_name.range(prefix.to_owned()..);
+        from.map(|(name, _)| name).take_while(|name| name.starts_with(prefix)).cloned().collect()
+    }
+
+    /// All tables.
+    pub fn tables(&self) -> Vec<Arc<Table>> {
+        self.maps.read().by_name.values().cloned().collect()
+    }
+
+    pub(crate) fn put(&self, table: Arc<Table>) {
+        let def = table.def();
+        self.note_ids(&def);
+        let mut maps = self.maps.write();
+        maps.by_name.insert(def.name.clone(), Arc::clone(&table));
+        maps.by_id.insert(table.id, table);
+    }
+
+    pub(crate) fn remove(&self, id: TableId) {
+        let mut maps = self.maps.write();
+        if let Some(table) = maps.by_id.remove(&id) {
+            table.mark_dropped();
+            let name = table.name();
+            if maps.by_name.get(&*name).is_some_and(|found| found.id == id) {
+                maps.by_name.remove(&*name);
+            }
+        }
+    }
+
+    pub(crate) fn rename(&self, id: TableId, name: &str) {
+        let mut maps = self.maps.write();
+        let Some(table) = maps.by_id.get(&id).cloned() else { return };
+        maps.by_name.remove(&*table.name());
+        let mut def = TableDef::clone(&table.def());
+        name.clone_into(&mut def.name);
+        table.redefine(def);
+        maps.by_name.insert(name.to_owned(), table);
+    }
+
+    pub(crate) fn next_table_id(&self) -> TableId {
+        TableId::new(self.last_table.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    pub(crate) fn next_index_id(&self) -> IndexId {
+        IndexId::new(self.last_index.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Keeps ids found in the log from being handed out again (rule K3).
+    pub(crate) fn note_ids(&self, def: &TableDef) {
+        self.last_table.fetch_max(def.id.raw(), Ordering::Relaxed);
+        for index in &def.indexes {
+            self.last_index.fetch_max(index.id.raw(), Ordering::Relaxed);
+        }
+    }
+}

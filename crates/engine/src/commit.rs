@@ -1,0 +1,252 @@
+//! Commit: how a transaction ends, whole or in part: commit, rollback, prepare, rollback to a mark.
+//!
+//! Why it exists: everything that decides what a transaction's versions are worth stands in one file.
+//! Rules: D6 committed iff END(commit) is in the valid log. T14 END's log space and the commit timestamp are taken in
+//! one critical section, so timestamp order is log order; inside it nothing blocks on I/O. T15 state is stored before
+//! the waiters are woken. T10 a rollback to a mark is one record and one void range; nothing is undone row by row.
+//! Latches and I/O: the commit critical section (txn table); the wait for the disk comes after it, with no latch held.
+//! After a crash: a transaction without END is aborted, one with PREPARE and no END comes back prepared.
+
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::session::{FlushAtCommit, Mark, Phase, Session, Work};
+use pbxt_base::{CommitTs, Lsn, TableId, TxnId, stop_point};
+use pbxt_txlog::{CountDelta, EndRecord, Log, Outcome, PrepareRecord, RollbackToRecord, Space, VoidRange};
+
+/// Void ranges an END or PREPARE record repeats at most.
+const VOIDS_REPEATED_MAX: usize = 256;
+
+impl Session {
+    /// Commits. Returns when the commit is as durable as the session asks for; visible to others before that.
+    pub fn commit(&mut self) -> Result<()> {
+        match self.phase {
+            Phase::Idle => return Ok(()),
+            Phase::Doomed(why) => return Err(Error::TransactionAborted { why }),
+            Phase::Active | Phase::Prepared => {
+                let end = self.publish_commit()?;
+                let flush = self.config.flush;
+                let logged = self.work.logged;
+                self.finish();
+                if logged { self.db.wait_for(end, flush) } else { Ok(()) }
+            }
+            Phase::Ordered => {
+                // The prepare record is durable and the host's own log decides: no second flush.
+                self.finish();
+                Ok(())
+            }
+        }
+    }
+
+    /// After prepare: makes the transaction visible. Never waits for the disk.
+    pub fn commit_ordered(&mut self) -> Result<()> {
+        if self.phase != Phase::Prepared {
+            return Err(Error::Invalid("commit_ordered needs a prepared transaction".into()));
+        }
+        self.publish_commit()?;
+        self.phase = Phase::Ordered;
+        Ok(())
+    }
+
+    /// Votes yes: durable on return. The transaction keeps its locks until the outcome is told.
+    pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
+        self.refuse_if_doomed()?;
+        if !self.work.logged {
+            self.phase = Phase::Prepared;
+            self.work.xid = xid.to_vec();
+            return Ok(());
+        }
+        self.collect_deltas();
+        let record =
+            PrepareRecord { txn: self.work.txn, xid, deltas: &self.delta_buffer, voids: few(&self.work.voids) };
+        let lsn = append(&self.db.log, record.encoded_len(), |out| record.encode_into(out))?;
+        stop_point!("prepare.after_append");
+        self.db.wait_for(lsn, FlushAtCommit::Durable)?;
+        self.db.txns.prepare(self.work.txn);
+        self.work.xid = xid.to_vec();
+        self.phase = Phase::Prepared;
+        Ok(())
+    }
+
+    /// Rolls the whole transaction back. Costs one record, not flushed.
+    pub fn rollback(&mut self) -> Result<()> {
+        if self.phase == Phase::Idle {
+            return Ok(());
+        }
+        let result = self.db.abort(self.work.txn, self.work.logged);
+        self.finish();
+        result
+    }
+
+    /// Leaves a prepared transaction behind for `commit_prepared` or `rollback_prepared`.
+    pub fn detach_prepared(&mut self) {
+        if self.phase == Phase::Prepared && self.work.logged {
+            let work = std::mem::take(&mut self.work);
+            self.db.waits.detach(work.txn);
+            self.db.prepared.insert(work);
+            self.phase = Phase::Idle;
+        }
+    }
+
+    /// Ends the session: rolls back what is active, leaves what is prepared.
+    pub(crate) fn close(&mut self) {
+        self.detach_prepared();
+        // An abort that cannot be logged is still an abort: without END recovery says the same.
+        let _ = self.rollback();
+    }
+
+    /// The engine rolls the whole transaction back (deadlock victim); the session accepts only ROLLBACK afterwards.
+    pub(crate) fn doom(&mut self, why: &'static str) {
+        let _ = self.rollback();
+        self.phase = Phase::Doomed(why);
+    }
+
+    /// Rule T10: what lies in [mark, now) is void for everyone.
+    pub(crate) fn roll_back_to_mark(&mut self, mark: &Mark) -> Result<()> {
+        for (position, work) in self.work.tables.iter_mut().enumerate() {
+            work.rows = mark.rows.get(position).copied().unwrap_or(0);
+        }
+        if !self.work.logged || self.work.last_lsn <= mark.lsn {
+            return Ok(());
+        }
+        let txn = self.work.txn;
+        let record = |to| RollbackToRecord { txn, range: VoidRange { from: mark.lsn, to } };
+        let mut reservation = self.db.log.reserve(record(mark.lsn).encoded_len(), Space::Spare)?;
+        let range = VoidRange { from: mark.lsn, to: reservation.lsn() };
+        record(range.to).encode_into(reservation.bytes_mut());
+        self.db.txns.add_void(self.work.txn, range.from..range.to);
+        let end = reservation.publish();
+        merge_void(&mut self.work.voids, range);
+        self.work.last_lsn = end;
+        self.db.waits.released(self.work.txn);
+        Ok(())
+    }
+
+    fn collect_deltas(&mut self) {
+        self.delta_buffer.clear();
+        let deltas = self.work.tables.iter().map(|work| CountDelta { table: work.table.id, rows: work.rows });
+        self.delta_buffer.extend(deltas);
+    }
+
+    /// END(commit) and visibility (rule T14). Returns the end of the record.
+    fn publish_commit(&mut self) -> Result<Lsn> {
+        if self.work.txn.raw() == 0 {
+            return Ok(Lsn::new(0));
+        }
+        if !self.work.logged {
+            // Only locks were taken: nothing to make visible.
+            self.db.txns.abort(self.work.txn);
+            return Ok(Lsn::new(0));
+        }
+        self.collect_deltas();
+        self.db.publish_commit(&self.work, &self.delta_buffer)
+    }
+
+    /// Gives back everything the ended transaction held and returns to Idle.
+    pub(crate) fn finish(&mut self) {
+        let work = std::mem::take(&mut self.work);
+        self.db.waits.detach(work.txn);
+        self.db.release(work);
+        self.gate.clear_kill();
+        self.phase = Phase::Idle;
+    }
+}
+
+impl Database {
+    /// Appends END(commit) and publishes the timestamp in one critical section (rule T14).
+    pub(crate) fn publish_commit(&self, work: &Work, deltas: &[CountDelta]) -> Result<Lsn> {
+        let voids = few(&work.voids);
+        let length = EndRecord { txn: work.txn, outcome: Outcome::Abort, deltas, voids }.encoded_len();
+        let now = self.clock.unix_seconds();
+        let (_, end) = self.txns.commit_critical(work.txn, |ts: CommitTs| -> Result<Lsn> {
+            let mut reservation = self.log.reserve(length, Space::Spare)?;
+            let record = EndRecord { txn: work.txn, outcome: Outcome::Commit(ts), deltas, voids };
+            record.encode_into(reservation.bytes_mut());
+            for table in work.tables.iter().filter(|table| table.rows != 0) {
+                table.table.count.push(ts, table.rows);
+            }
+            Ok(reservation.publish())
+        })?;
+        stop_point!("commit.after_publish");
+        for table in &work.tables {
+            table.table.note_commit(table.bytes, now);
+        }
+        Ok(end)
+    }
+
+    /// Marks a transaction aborted and says so in the log.
+    pub(crate) fn abort(&self, txn: TxnId, logged: bool) -> Result<()> {
+        if txn.raw() == 0 {
+            return Ok(());
+        }
+        self.txns.abort(txn);
+        if !logged {
+            return Ok(());
+        }
+        let record = EndRecord { txn, outcome: Outcome::Abort, deltas: &[], voids: &[] };
+        append(&self.log, record.encoded_len(), |out| record.encode_into(out))?;
+        Ok(())
+    }
+
+    /// Gives back the locks of an ended transaction and wakes its waiters (rule T15).
+    pub(crate) fn release(&self, work: Work) {
+        if work.txn.raw() == 0 {
+            return;
+        }
+        if let Some(list) = work.row_locks {
+            self.row_locks.release_all(list);
+        }
+        let tables: Vec<TableId> = work.tables.iter().map(|table| table.table.id).collect();
+        self.table_locks.release_all(work.txn, &tables);
+        self.waits.released(work.txn);
+        self.note_end(&work.tables);
+    }
+
+    /// Waits until `lsn` is as durable as `flush` asks for.
+    pub(crate) fn wait_for(&self, lsn: Lsn, flush: FlushAtCommit) -> Result<()> {
+        match flush {
+            FlushAtCommit::Durable => self.log.wait_durable(lsn)?,
+            FlushAtCommit::Written => self.log.wait_written(lsn)?,
+            FlushAtCommit::Background => {}
+        }
+        Ok(())
+    }
+}
+
+/// Appends a record that must always find room. Returns its end.
+pub(crate) fn append(log: &Log, length: usize, encode: impl FnOnce(&mut [u8])) -> Result<Lsn> {
+    let mut reservation = log.reserve(length, Space::Spare)?;
+    encode(reservation.bytes_mut());
+    Ok(reservation.publish())
+}
+
+/// Every range also stands in its own ROLLBACK-TO record; END and PREPARE repeat them only while they are few.
+fn few(voids: &[VoidRange]) -> &[VoidRange] {
+    if voids.len() <= VOIDS_REPEATED_MAX { voids } else { &[] }
+}
+
+/// Adds a void range; ranges it swallows or touches become one, so the list stays short.
+fn merge_void(voids: &mut Vec<VoidRange>, mut range: VoidRange) {
+    while let Some(last) = voids.last().copied().filter(|last| last.to >= range.from) {
+        range.from = range.from.min(last.from);
+        voids.pop();
+    }
+    voids.push(range);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(from: u64, to: u64) -> VoidRange {
+        VoidRange { from: Lsn::new(from), to: Lsn::new(to) }
+    }
+
+    #[test]
+    fn an_outer_rollback_swallows_the_inner_ranges() {
+        let mut voids = Vec::new();
+        for next in [range(10, 20), range(30, 40), range(50, 60), range(25, 70)] {
+            merge_void(&mut voids, next);
+        }
+        assert_eq!(voids, [range(10, 20), range(25, 70)]);
+    }
+}

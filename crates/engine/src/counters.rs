@@ -1,0 +1,43 @@
+//! Counters: totals since open, for status reports.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds.
+    #[inline]
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The total.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What happened since open.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Transactions committed.
+    pub committed: Counter,
+    /// Transactions rolled back.
+    pub rolled_back: Counter,
+    /// Rows inserted, also by transactions that were rolled back.
+    pub rows_inserted: Counter,
+    /// Rows updated.
+    pub rows_updated: Counter,
+    /// Rows deleted.
+    pub rows_deleted: Counter,
+    /// Statements refused because a row changed after their snapshot.
+    pub write_conflicts: Counter,
+    /// Microseconds the last recovery took.
+    pub recovery_micros: Counter,
+    /// Records it read.
+    pub recovery_records: Counter,
+    /// Bytes of log it read.
+    pub recovery_bytes: Counter,
+}

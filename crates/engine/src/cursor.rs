@@ -1,0 +1,333 @@
+//! Cursor: one position in one table: table scan, fetch by row id, and what both share with index scans.
+//!
+//! Why it exists: which version of a row a statement may see, and which lock it takes first, depends on isolation,
+//! conflict mode and statement; here it is decided once, at bind and scan start.
+//! Rules: T9 the cursor LSN is fixed when a scan starts: own later versions are passed over. T21 a serializable read
+//! holds the table in shared mode. T22 where the newest version counts (READ COMMITTED, conflict mode wait, locking
+//! reads) the row is locked first and judged afterwards. No epoch guard survives a return to the caller.
+//! Latches and I/O: none held between calls; reading a version may load its chunk.
+
+use crate::database::Database;
+use crate::definition::ConflictMode;
+use crate::error::{Error, Result};
+use crate::index_cursor::IndexScan;
+use crate::locking::{Busy, RowLock, blockers_of, dropped};
+use crate::session::{Isolation, Session};
+use crate::table::Table;
+use crate::view::{Resolved, View};
+use crate::waits::Turn;
+use pbxt_base::{Lsn, RowId};
+use pbxt_rowmap::MapWord;
+use pbxt_txlog::RowRef;
+use pbxt_txn::{LockMode, Resource, Viewer};
+use std::sync::Arc;
+
+/// What a statement is going to do with a table.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Bind {
+    /// Explicit lock of the rows read.
+    pub lock: Option<LockMode>,
+    /// The statement may change the table.
+    pub for_write: bool,
+    /// What to do about rows others have locked.
+    pub busy: Busy,
+}
+
+/// How rows are reached, decided from bind, isolation and conflict mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// The snapshot's version, no lock.
+    Snapshot,
+    /// The newest version; waits for unfinished ones, no lock.
+    Current,
+    /// What the snapshot sees, locked; changed since then is a write conflict.
+    LockSeen(LockMode),
+    /// Locked, then the newest version.
+    LockNewest(LockMode),
+}
+
+/// What became of one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Visit {
+    Shown,
+    Hidden,
+}
+
+/// Rows read between two looks at the kill flag.
+const KILL_CHECK_ROWS: u32 = 4096;
+
+/// A position in a table.
+#[derive(Debug)]
+pub struct Cursor {
+    pub(crate) table: Arc<Table>,
+    bind: Bind,
+    pub(crate) access: Access,
+    pub(crate) view: View,
+    next_row: u64,
+    end_row: u64,
+    pub(crate) index: IndexScan,
+    row: RowId,
+    /// The row last read was not locked before that read.
+    lock_is_new: bool,
+    until_kill_check: u32,
+}
+
+impl Cursor {
+    /// A cursor on `table`, bound to nothing.
+    pub fn new(table: &Arc<Table>) -> Self {
+        Self {
+            table: Arc::clone(table),
+            bind: Bind::default(),
+            access: Access::Snapshot,
+            view: View::new(Viewer::current(pbxt_base::TxnId::new(0))),
+            next_row: 1,
+            end_row: 0,
+            index: IndexScan::default(),
+            row: RowId::new(0),
+            lock_is_new: false,
+            until_kill_check: KILL_CHECK_ROWS,
+        }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Joins the session's transaction for one statement.
+    pub fn bind(&mut self, session: &mut Session, bind: Bind) -> Result<()> {
+        self.bind = bind;
+        if self.table.is_dropped() {
+            return Err(dropped(&self.table));
+        }
+        let serializable = session.isolation() == Isolation::Serializable;
+        if serializable && !self.table.temporary {
+            let result = session.lock_table(&self.table, LockMode::Shared);
+            session.settle(result)?;
+        }
+        Ok(())
+    }
+
+    /// Row id of the row last read.
+    pub fn row(&self) -> RowId {
+        self.row
+    }
+
+    /// Begins a scan of the whole table.
+    pub fn scan_start(&mut self, session: &mut Session) -> Result<()> {
+        self.begin_reading(session)?;
+        self.next_row = 1;
+        self.end_row = self.table.map.high_mark();
+        Ok(())
+    }
+
+    /// The next visible row in row id order: calls `show` with it. False at the end.
+    #[inline]
+    pub fn scan_next(&mut self, session: &mut Session, mut show: impl FnMut(&RowRef<'_>) -> Result<()>) -> Result<bool> {
+        while self.next_row <= self.end_row {
+            let row = RowId::new(self.next_row);
+            let word = self.table.map.load(row);
+            if word.is_absent() {
+                self.skip_absent(row);
+                continue;
+            }
+            self.next_row += 1;
+            if self.visit(session, row, word, &mut show)? == Visit::Shown {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Moves past rows never linked; past whole leaves where nothing is.
+    fn skip_absent(&mut self, row: RowId) {
+        const LEAF_ROWS: u64 = 4096;
+        let next = row.raw() + 1;
+        self.next_row = next;
+        if next.is_multiple_of(LEAF_ROWS) {
+            let leaf = self.table.map.next_leaf(next / LEAF_ROWS);
+            self.next_row = leaf.map_or(self.end_row + 1, |leaf| (leaf * LEAF_ROWS).max(next));
+        }
+    }
+
+    /// The row with this id, as the statement may see it; own changes included. False if there is none.
+    pub fn fetch(&mut self, session: &mut Session, row: RowId, mut show: impl FnMut(&RowRef<'_>) -> Result<()>) -> Result<bool> {
+        self.begin_reading(session)?;
+        self.view.viewer.cursor = Viewer::NO_CURSOR;
+        if self.bind.for_write && self.access == Access::Snapshot {
+            self.access = Access::Current;
+            self.view = View::new(Viewer::current(session.txn()));
+        }
+        let word = self.table.map.load(row);
+        Ok(!word.is_absent() && self.visit(session, row, word, &mut show)? == Visit::Shown)
+    }
+
+    /// The row last read did not match: its lock may go where the isolation level allows it.
+    pub fn unlock_row(&mut self, session: &mut Session) {
+        if self.lock_is_new && session.isolation() == Isolation::ReadCommitted {
+            session.unlock_row(&self.table, self.row);
+            self.lock_is_new = false;
+        }
+    }
+
+    /// Decides access and view for the reads that follow (rules T9, T21, T22).
+    pub(crate) fn begin_reading(&mut self, session: &mut Session) -> Result<()> {
+        session.refuse_if_doomed()?;
+        let newest = session.isolation() == Isolation::ReadCommitted || !session.conflicts_are_errors(&self.table);
+        let wanted = self.bind.lock.or((self.bind.for_write && newest).then_some(LockMode::Exclusive));
+        let serializable = session.isolation() == Isolation::Serializable;
+        self.access = match wanted {
+            Some(mode) if newest => Access::LockNewest(mode),
+            Some(mode) => Access::LockSeen(mode),
+            None if serializable => Access::Current,
+            None => Access::Snapshot,
+        };
+        let cursor = session.db.log.tail();
+        let own = session.txn();
+        let viewer = match self.access {
+            Access::Snapshot | Access::LockSeen(_) => Viewer::snapshot(self.snapshot(session)?, own, cursor),
+            Access::Current | Access::LockNewest(_) => {
+                session.ensure_active();
+                Viewer::write(pbxt_base::CommitTs::new(0), own, false).with_cursor(cursor)
+            }
+        };
+        self.view = View::new(viewer);
+        Ok(())
+    }
+
+    /// The session's snapshot, refused if the table is newer than it (rule T8).
+    fn snapshot(&self, session: &mut Session) -> Result<pbxt_base::CommitTs> {
+        let snapshot = session.snapshot();
+        if !self.table.temporary && self.table.created_ts() > snapshot {
+            return Err(Error::DefinitionChanged {
+                table: self.table.name().to_string(),
+                why: "it was created or altered after this transaction's snapshot".into(),
+            });
+        }
+        Ok(snapshot)
+    }
+
+    /// Shows one row, if the statement may see it.
+    #[inline]
+    pub(crate) fn visit(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        word: MapWord,
+        show: &mut impl FnMut(&RowRef<'_>) -> Result<()>,
+    ) -> Result<Visit> {
+        self.check_kill(session)?;
+        self.view.viewer.own = session.work.txn;
+        self.row = row;
+        if self.access != Access::Snapshot {
+            let result = self.visit_current(session, row, word, show);
+            return session.settle(result);
+        }
+        let guard = crossbeam_epoch::pin();
+        match self.view.resolve(&session.db, word, &guard)? {
+            Resolved::Row(version, _) => show(&version).map(|()| Visit::Shown),
+            Resolved::Absent | Resolved::Wait(..) | Resolved::Conflict => Ok(Visit::Hidden),
+        }
+    }
+
+    fn visit_current(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        word: MapWord,
+        show: &mut impl FnMut(&RowRef<'_>) -> Result<()>,
+    ) -> Result<Visit> {
+        self.lock_is_new = false;
+        let mut view = self.view.clone();
+        match self.access {
+            Access::LockSeen(mode) => {
+                if !self.is_seen(&session.db, word)? {
+                    return Ok(Visit::Hidden);
+                }
+                view = View::new(Viewer::write(self.view.viewer.snapshot, session.work.txn, true).with_cursor(self.view.viewer.cursor));
+                if !self.lock(session, row, mode)? {
+                    return Ok(Visit::Hidden);
+                }
+            }
+            Access::LockNewest(mode) => {
+                if !self.lock(session, row, mode)? {
+                    return Ok(Visit::Hidden);
+                }
+            }
+            Access::Current | Access::Snapshot => {}
+        }
+        view.viewer.own = session.work.txn;
+        self.show_newest(session, row, &mut view, show)
+    }
+
+    /// True if the snapshot sees a row behind `word`.
+    fn is_seen(&mut self, db: &Database, word: MapWord) -> Result<bool> {
+        let guard = crossbeam_epoch::pin();
+        Ok(matches!(self.view.resolve(db, word, &guard)?, Resolved::Row(..)))
+    }
+
+    fn lock(&mut self, session: &mut Session, row: RowId, mode: LockMode) -> Result<bool> {
+        match session.lock_row(&self.table, row, mode, self.bind.busy)? {
+            RowLock::Held(new) => {
+                self.lock_is_new = new;
+                Ok(true)
+            }
+            RowLock::Gone | RowLock::Skipped => Ok(false),
+        }
+    }
+
+    fn show_newest(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        view: &mut View,
+        show: &mut impl FnMut(&RowRef<'_>) -> Result<()>,
+    ) -> Result<Visit> {
+        let db = Arc::clone(&session.db);
+        let mut turn = Turn::none(&db.waits);
+        loop {
+            let blocker = {
+                let guard = crossbeam_epoch::pin();
+                match view.resolve(&db, self.table.map.load(row), &guard)? {
+                    Resolved::Row(version, _) => return show(&version).map(|()| Visit::Shown),
+                    Resolved::Absent => return Ok(Visit::Hidden),
+                    Resolved::Conflict => {
+                        db.counters.write_conflicts.add(1);
+                        return Err(Error::WriteConflict { table: self.table.name().to_string(), row });
+                    }
+                    Resolved::Wait(txn, lsn) => (txn, lsn),
+                }
+            };
+            if self.bind.busy == Busy::Skip {
+                return Ok(Visit::Hidden);
+            }
+            let own = session.ensure_txn()?;
+            let blockers = || blockers_of(&db, own, &self.table, row, LockMode::Shared, Some(blocker));
+            let resource = Resource::Row(self.table.id, row);
+            session.wait(&mut turn, &self.table, resource, LockMode::Shared, self.bind.busy == Busy::Fail, blockers)?;
+        }
+    }
+
+    /// Looks at the kill flag now and then.
+    #[inline]
+    fn check_kill(&mut self, session: &Session) -> Result<()> {
+        self.until_kill_check -= 1;
+        if self.until_kill_check == 0 {
+            self.until_kill_check = KILL_CHECK_ROWS;
+            if session.db.waits.host_killed(&session.gate) {
+                return Err(Error::Killed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The mode a changed row is treated with, for messages and tests.
+    pub fn conflict_mode(&self, session: &Session) -> ConflictMode {
+        if session.conflicts_are_errors(&self.table) { ConflictMode::Error } else { ConflictMode::Wait }
+    }
+
+    /// LSN at which the running scan was opened.
+    pub fn cursor_lsn(&self) -> Lsn {
+        self.view.viewer.cursor
+    }
+}

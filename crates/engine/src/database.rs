@@ -1,0 +1,206 @@
+//! Database: everything that is open, found from one pointer.
+//!
+//! Why it exists: sessions, cursors and background work share the same log, transaction table and catalog.
+//! State: files below (`store`, `blobs`, `log`), memory above (transaction table, locks, catalog); the memory is derived
+//! from the log at open (recovery.rs).
+//! Latches and I/O: `ddl` is held across the log flush of one DDL statement; nothing else here is held across I/O.
+//! After a crash: `open` runs recovery before it returns.
+
+use crate::catalog::Catalog;
+use crate::counters::Counters;
+use crate::error::Result;
+use crate::prepared::PreparedSet;
+use crate::recovery;
+use crate::session::TableWork;
+use crate::waits::{WaitObserver, Waits};
+use parking_lot::Mutex;
+use pbxt_base::{CommitTs, Error as StorageError};
+use pbxt_index::StripeLatches;
+use pbxt_io::{Clock, Disk, Poison, SystemClock, Worker};
+use pbxt_segment::{BlobStore, Geometry, OpenMode, SegmentStore};
+use pbxt_txlog::{Log, LogOptions};
+use pbxt_txn::{RowLocks, TableLocks, TxnTable};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How to open a database. The defaults are right; tests narrow them.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Make a new database where there is none.
+    pub create: bool,
+    /// Sizes of a new database.
+    pub geometry: Geometry,
+    /// Bytes of log kept in memory for readers.
+    pub cache_bytes: u64,
+    /// Run background threads; without them the caller steps.
+    pub background: bool,
+    /// Told about waits.
+    pub observer: Option<Arc<dyn WaitObserver>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { create: true, geometry: Geometry::default(), cache_bytes: 256 << 20, background: true, observer: None }
+    }
+}
+
+/// An open database.
+#[derive(Debug)]
+pub struct Database {
+    pub(crate) store: Arc<SegmentStore>,
+    pub(crate) blobs: Arc<BlobStore>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) poison: Arc<Poison>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) txns: TxnTable,
+    pub(crate) row_locks: RowLocks,
+    pub(crate) table_locks: TableLocks,
+    pub(crate) claims: StripeLatches,
+    /// Waits and deadlocks.
+    pub waits: Waits,
+    /// Tables.
+    pub catalog: Catalog,
+    /// Prepared transactions without a session.
+    pub prepared: PreparedSet,
+    /// Totals since open.
+    pub counters: Counters,
+    pub(crate) ddl: Mutex<()>,
+    horizon: AtomicU64,
+    housekeeper: Mutex<Option<Worker>>,
+}
+
+/// Pause between two runs of the housekeeper.
+const HOUSEKEEPING_PAUSE: Duration = Duration::from_millis(100);
+
+impl Database {
+    /// Opens the database on `disk`, recovering it first if needed.
+    pub fn open(disk: Arc<dyn Disk>, options: &Options) -> Result<Arc<Self>> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let now = clock.unix_seconds();
+        let mode = OpenMode {
+            create: options.create.then_some(options.geometry),
+            read_only: false,
+            new_uuid: pbxt_io::random_u128(),
+            now,
+        };
+        let store = Arc::new(SegmentStore::open(disk, mode)?);
+        let blobs = Arc::new(BlobStore::open(Arc::clone(&store))?);
+        let poison = Arc::new(Poison::new());
+        let started = clock.now_millis();
+        let found = recovery::read_log(&store)?;
+        let log_options =
+            LogOptions { cache_bytes: options.cache_bytes, worker: options.background, ..LogOptions::default() };
+        let log = Log::open(Arc::clone(&store), Arc::clone(&blobs), Arc::clone(&poison), found.end, log_options)?;
+        let db = Arc::new(Self {
+            store,
+            blobs,
+            log,
+            poison,
+            clock,
+            txns: TxnTable::restore(&found.txns),
+            row_locks: RowLocks::new(),
+            table_locks: TableLocks::new(),
+            claims: StripeLatches::new(),
+            waits: Waits::new(options.observer.clone()),
+            catalog: found.catalog,
+            prepared: PreparedSet::default(),
+            counters: Counters::default(),
+            ddl: Mutex::new(()),
+            horizon: AtomicU64::new(found.txns.last_ts.raw()),
+            housekeeper: Mutex::new(None),
+        });
+        recovery::adopt_prepared(&db, found.prepared)?;
+        db.counters.recovery_micros.add((db.clock.now_millis() - started) * 1000);
+        db.counters.recovery_records.add(found.records);
+        db.counters.recovery_bytes.add(found.bytes);
+        if options.background {
+            db.start_housekeeper()?;
+        }
+        Ok(db)
+    }
+
+    /// Logs exact counters, flushes, and notes the orderly close. No session may be open.
+    pub fn close(&self) -> Result<()> {
+        if let Some(mut worker) = self.housekeeper.lock().take() {
+            worker.stop();
+        }
+        self.poison.check()?;
+        for table in self.catalog.tables().iter().filter(|table| !table.temporary) {
+            table.autoinc.log_exact(&self.log, table.id)?;
+        }
+        let end = self.log.tail();
+        self.log.close()?;
+        self.store.note_closed(end)?;
+        Ok(())
+    }
+
+    /// Everything ended before this call is durable when it returns.
+    pub fn flush(&self) -> Result<()> {
+        self.log.wait_durable(self.log.tail())?;
+        Ok(())
+    }
+
+    /// The reason why the database takes no more writes, if it does not.
+    pub fn poisoned(&self) -> Option<String> {
+        self.poison.reason()
+    }
+
+    /// The hot log.
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// Large values.
+    pub fn blobs(&self) -> &Arc<BlobStore> {
+        &self.blobs
+    }
+
+    /// Files.
+    pub fn store(&self) -> &Arc<SegmentStore> {
+        &self.store
+    }
+
+    /// Transaction states.
+    pub fn txns(&self) -> &TxnTable {
+        &self.txns
+    }
+
+    /// Explicit row locks.
+    pub fn row_locks(&self) -> &RowLocks {
+        &self.row_locks
+    }
+
+    /// Everybody sees what committed at or before this; may lag behind.
+    pub fn horizon(&self) -> CommitTs {
+        CommitTs::new(self.horizon.load(Ordering::Acquire))
+    }
+
+    /// One round of background work: moves the horizon and the low-water mark.
+    pub fn housekeeping_step(&self) {
+        let live = self.txns.live_snapshots();
+        self.horizon.fetch_max(live.horizon().raw(), Ordering::AcqRel);
+        self.txns.advance_low_water(&live);
+    }
+
+    /// Called when a transaction ended: keeps the count lists of its tables short.
+    pub(crate) fn note_end(&self, tables: &[TableWork]) {
+        for work in tables.iter().filter(|work| work.rows != 0 && work.table.count.wants_prune()) {
+            let live = self.txns.live_snapshots();
+            work.table.count.prune(live.timestamps(), live.frontier());
+        }
+    }
+
+    fn start_housekeeper(self: &Arc<Self>) -> Result<()> {
+        let weak = Arc::downgrade(self);
+        let step = move || {
+            if let Some(db) = weak.upgrade() {
+                db.housekeeping_step();
+            }
+        };
+        let worker = Worker::spawn("pbxt-housekeeper", Arc::clone(&self.poison), HOUSEKEEPING_PAUSE, step);
+        let failed = |source| StorageError::Io { file: self.store.location(), op: "start a thread for", source };
+        *self.housekeeper.lock() = Some(worker.map_err(failed)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Table definition: what the catalog keeps of one table generation, and its image in catalog records.
+//!
+//! Why it exists: recovery, tools and replicas must know columns and indexes without a host; the host's own
+//! definition travels along as opaque bytes so that a copied database can be opened elsewhere.
+//! Format: docs/format-catalog.md#table-definition; one encoder and one decoder, here.
+//! Rules: K1 an image is self-contained: name, ids, schema, indexes, options, host image. K2 unknown format
+//! versions are refused, never guessed.
+
+use crate::error::{Error, Result};
+use pbxt_base::codec::{Reader, push_bytes, push_u8, push_u16, push_u32, push_u64};
+use pbxt_base::{IndexId, TableId};
+use pbxt_rows::{KeySpec, Schema};
+
+const FORMAT: u8 = 1;
+
+/// What an update does when the row changed after the snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ConflictMode {
+    /// Whatever the session says (table option) or the default (session).
+    #[default]
+    Default,
+    /// Write conflict (ERROR 1020).
+    Error,
+    /// Lock and continue with the newest committed version.
+    Wait,
+}
+
+impl ConflictMode {
+    fn code(self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::Error => 1,
+            Self::Wait => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        [Self::Default, Self::Error, Self::Wait].into_iter().find(|mode| mode.code() == code)
+    }
+}
+
+/// One index of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IndexDef {
+    /// Unique in the database, never reused.
+    pub id: IndexId,
+    /// Name inside the table.
+    pub name: String,
+    /// Refuses a second row with the same key, unless a part is NULL.
+    pub unique: bool,
+    /// The primary key.
+    pub primary: bool,
+    /// How keys are made and compared.
+    pub spec: KeySpec,
+}
+
+/// One table generation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableDef {
+    /// Generation id; TRUNCATE gives a new one.
+    pub id: TableId,
+    /// Unique in the database.
+    pub name: String,
+    /// Physical columns.
+    pub schema: Schema,
+    /// Indexes in the host's order.
+    pub indexes: Vec<IndexDef>,
+    /// The host's own definition, opaque.
+    pub host_image: Vec<u8>,
+    /// The host's version of that definition, opaque.
+    pub host_version: Vec<u8>,
+    /// Table option; wins over the session's.
+    pub conflict_mode: ConflictMode,
+    /// Gone at the next open.
+    pub temporary: bool,
+    /// Unix seconds of creation.
+    pub created: u64,
+}
+
+impl TableDef {
+    /// Appends the catalog image.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        push_u8(out, FORMAT);
+        push_u32(out, self.id.raw());
+        push_u64(out, self.created);
+        push_u8(out, self.conflict_mode.code());
+        push_u8(out, u8::from(self.temporary));
+        push_bytes(out, self.name.as_bytes());
+        push_bytes(out, &self.host_version);
+        push_bytes(out, &self.host_image);
+        let mut part = Vec::new();
+        self.schema.encode(&mut part);
+        push_bytes(out, &part);
+        push_u16(out, u16::try_from(self.indexes.len()).expect("K1: a table has at most 128 indexes"));
+        for index in &self.indexes {
+            push_u32(out, index.id.raw());
+            push_u8(out, u8::from(index.unique) | u8::from(index.primary) << 1);
+            push_bytes(out, index.name.as_bytes());
+            part.clear();
+            index.spec.encode(&mut part);
+            push_bytes(out, &part);
+        }
+    }
+
+    /// Reads a catalog image.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes);
+        let format = reader.u8()?;
+        if format != FORMAT {
+            return Err(Error::Invalid(format!(
+                "a table definition in the log has format {format}, this program knows format {FORMAT}: use a newer PBXT"
+            )));
+        }
+        let id = TableId::new(reader.u32()?);
+        let created = reader.u64()?;
+        let mode = reader.u8()?;
+        let conflict_mode = ConflictMode::from_code(mode).ok_or_else(|| damaged("a conflict mode", u64::from(mode)))?;
+        let temporary = reader.u8()? != 0;
+        let name = text(reader.length_prefixed()?)?;
+        let host_version = reader.length_prefixed()?.to_vec();
+        let host_image = reader.length_prefixed()?.to_vec();
+        let schema = Schema::decode(reader.length_prefixed()?)?;
+        let count = reader.u16()?;
+        let indexes = (0..count).map(|_| decode_index(&mut reader)).collect::<Result<Vec<_>>>()?;
+        Ok(Self { id, name, schema, indexes, host_image, host_version, conflict_mode, temporary, created })
+    }
+}
+
+fn decode_index(reader: &mut Reader<'_>) -> Result<IndexDef> {
+    let id = IndexId::new(reader.u32()?);
+    let flags = reader.u8()?;
+    let name = text(reader.length_prefixed()?)?;
+    let spec = KeySpec::decode(reader.length_prefixed()?)?;
+    Ok(IndexDef { id, name, unique: flags & 1 != 0, primary: flags & 2 != 0, spec })
+}
+
+fn text(bytes: &[u8]) -> Result<String> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| damaged("a name in UTF-8", bytes.len() as u64))
+}
+
+fn damaged(expected: &str, found: u64) -> Error {
+    Error::Invalid(format!("a table definition in the log is damaged: expected {expected}, found {found}"))
+}

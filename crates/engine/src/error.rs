@@ -1,0 +1,114 @@
+//! Error: everything an engine call can answer except its result.
+//!
+//! Why it exists: the lower floors speak of files and bytes (`pbxt_base::Error`); callers of the engine also
+//! need to tell a write conflict from a deadlock. Each border (C interface, host plugin) maps this enum in one
+//! table; a test walks all variants so that none is forgotten.
+//! Rules: messages are sentences that name the table, row, setting or file and what to do.
+
+use pbxt_base::{RowId, TxnId};
+
+/// Result of engine calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong, in the engine's words.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file, the disk or the format failed; see the inner error.
+    #[error(transparent)]
+    Storage(#[from] pbxt_base::Error),
+    /// A row or key image could not be encoded or decoded.
+    #[error(transparent)]
+    Row(#[from] pbxt_rows::Error),
+    /// The row changed after the transaction's snapshot (rule T11). Only the statement is undone.
+    #[error("row {row} of table '{table}' was changed by another transaction since this transaction's snapshot: ROLLBACK, then retry")]
+    WriteConflict {
+        /// Table name.
+        table: String,
+        /// Row that changed.
+        row: RowId,
+    },
+    /// Waiting would close a cycle; the requester is the victim.
+    #[error("transaction {txn} was chosen as the victim of a deadlock: ROLLBACK, then retry the transaction")]
+    Deadlock {
+        /// Victim.
+        txn: TxnId,
+    },
+    /// A wait reached its limit.
+    #[error("waited {waited_ms} ms for a lock on table '{table}' held by transaction {holder}: retry, or raise pbxt_lock_wait_timeout")]
+    LockTimeout {
+        /// Table name.
+        table: String,
+        /// One of the holders.
+        holder: TxnId,
+        /// Time spent waiting, in milliseconds.
+        waited_ms: u64,
+    },
+    /// The session was killed while it waited or in a long step.
+    #[error("the statement was stopped by a kill request")]
+    Killed,
+    /// A unique index already has the key.
+    #[error("table '{table}' already has a row with this key in unique index '{index}'")]
+    DuplicateKey {
+        /// Table name.
+        table: String,
+        /// Index name.
+        index: String,
+        /// Position of the index in the definition.
+        index_no: usize,
+        /// Row that holds the key.
+        row: RowId,
+    },
+    /// The row exists no more, or never did, for this reader.
+    #[error("row {row} of table '{table}' is not there for this transaction")]
+    RowNotFound {
+        /// Table name.
+        table: String,
+        /// Row id asked for.
+        row: RowId,
+    },
+    /// No such table.
+    #[error("there is no table '{name}' in this database")]
+    NoSuchTable {
+        /// Name asked for.
+        name: String,
+    },
+    /// A table of that name exists.
+    #[error("a table '{name}' exists already in this database")]
+    TableExists {
+        /// Name asked for.
+        name: String,
+    },
+    /// Table generation newer than the snapshot, or dropped, or another layout than stored (rule T8).
+    #[error("the definition of table '{table}' changed: {why}; start a new transaction and try again")]
+    DefinitionChanged {
+        /// Table name.
+        table: String,
+        /// What differs.
+        why: String,
+    },
+    /// Index key over the limit.
+    #[error("a key of index '{index}' of table '{table}' takes {bytes} bytes, over the limit of {limit}")]
+    KeyTooLarge {
+        /// Table name.
+        table: String,
+        /// Index name.
+        index: String,
+        /// Bytes needed.
+        bytes: usize,
+        /// Limit in bytes.
+        limit: usize,
+    },
+    /// The transaction was rolled back by the engine; the session accepts only ROLLBACK.
+    #[error("this transaction was rolled back by the engine ({why}): ROLLBACK, then retry the transaction")]
+    TransactionAborted {
+        /// The reason given then.
+        why: &'static str,
+    },
+    /// A call that does not fit the state of the session or an absurd argument.
+    #[error("{0}")]
+    Invalid(String),
+    /// No prepared transaction has this XA id.
+    #[error("no prepared transaction has this XA id")]
+    NoSuchXid,
+}

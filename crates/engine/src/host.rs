@@ -1,0 +1,392 @@
+//! Host tables: reading and writing rows in a host's record buffers.
+//!
+//! Why it exists: a database server keeps a row in one buffer of its own layout; encoding it, making its keys, storing
+//! its large values and filling the buffer again is the same for every host, and belongs on this side of the border.
+//! State: `HostTable` is compiled once per open table and shared; `HostCursor` has the buffers, so that a row costs no
+//! allocation once they are warm.
+//! Rules: X2 a key changed if key bytes or unpack information differ; a key whose bytes stay needs no new claim.
+//! Latches and I/O: none; large values are written before the row record that names them (rule D4).
+
+use crate::cursor::{Bind, Cursor};
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::index_cursor::Seek;
+use crate::keys::KeyChanges;
+use crate::session::Session;
+use crate::table::Table;
+use crate::write::NewVersion;
+use pbxt_base::limits::{BLOB_BYTES_MIN, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use pbxt_base::RowId;
+use pbxt_rows::{
+    BlobRef, BlobSink, ColumnSet, External, HostLayout, HostRecord, InlineArena, KeyMaker, KeySpec, Limits, Projection, RowCodec, Weigher,
+};
+use pbxt_segment::BlobStore;
+use pbxt_txlog::RowRef;
+use std::sync::Arc;
+
+/// Gives collation weights; the host's, or none.
+pub type SharedWeigher = Arc<dyn Weigher + Send + Sync>;
+
+/// One index as the host sees it when it opens a table.
+pub struct HostIndex {
+    /// Must equal the stored one.
+    pub spec: KeySpec,
+    /// Contexts of the parts for the weigher.
+    pub contexts: Vec<usize>,
+}
+
+/// A table opened with a host's record layout.
+pub struct HostTable {
+    db: Arc<Database>,
+    table: Arc<Table>,
+    codec: RowCodec,
+    makers: Vec<KeyMaker>,
+    weigher: SharedWeigher,
+    limits: Limits,
+}
+
+impl std::fmt::Debug for HostTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostTable").field("table", &self.table.name()).finish_non_exhaustive()
+    }
+}
+
+impl HostTable {
+    /// Opens a table; layout and indexes must be those it was created with.
+    pub fn open(db: &Arc<Database>, name: &str, layout: HostLayout, indexes: &[HostIndex], weigher: SharedWeigher) -> Result<Self> {
+        let table = db.catalog.find(name)?;
+        let def = table.def();
+        let changed = |why: &str| Error::DefinitionChanged { table: name.to_owned(), why: why.to_owned() };
+        let schema = layout.schema(def.schema.version())?;
+        if schema != def.schema {
+            return Err(changed("its stored columns are not those of the host's definition"));
+        }
+        if indexes.len() != def.indexes.len() || indexes.iter().zip(&def.indexes).any(|(given, stored)| given.spec != stored.spec) {
+            return Err(changed("its stored indexes are not those of the host's definition"));
+        }
+        let maker = |index: &HostIndex| KeyMaker::new(&index.spec, &layout, &index.contexts);
+        let makers = indexes.iter().map(maker).collect::<std::result::Result<Vec<_>, _>>()?;
+        let inline_max = PAYLOAD_BYTES_MAX.min(db.log().record_bytes_max() / 4);
+        let limits = Limits { blob_min: BLOB_BYTES_MIN.min(inline_max), inline_max };
+        let codec = RowCodec::new(schema, layout)?;
+        Ok(Self { db: Arc::clone(db), table, codec, makers, weigher, limits })
+    }
+
+    /// The table generation.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.db
+    }
+
+    /// Appends the key prefix of a search tuple's first `parts` parts.
+    pub fn search_key(&self, index: usize, tuple: &[u8], parts: usize, out: &mut Vec<u8>) -> Result<()> {
+        let maker = self.maker(index)?;
+        maker.key_from_search_tuple(tuple, parts, &*self.weigher, out)?;
+        Ok(())
+    }
+
+    /// Bytes of a search tuple of the first `parts` parts.
+    pub fn tuple_length(&self, index: usize, parts: usize) -> Result<usize> {
+        Ok(self.maker(index)?.tuple_length(parts))
+    }
+
+    fn maker(&self, index: usize) -> Result<&KeyMaker> {
+        self.makers.get(index).ok_or_else(|| Error::Invalid(format!("table '{}' has no index number {index}", self.table.name())))
+    }
+
+    /// About how many entries lie in a key range; at least 1 unless nothing can.
+    pub fn estimate_range(&self, index: usize, low: Option<(&[u8], bool)>, high: Option<(&[u8], bool)>) -> u64 {
+        use pbxt_index::SeekPos;
+        let Some(index) = self.table.indexes.get(index) else { return 1 };
+        let low = low.map_or(SeekPos::START, |(key, inclusive)| {
+            if inclusive { SeekPos::lower_bound(key) } else { SeekPos::upper_bound(key) }
+        });
+        let high = high.map_or(SeekPos::END, |(key, inclusive)| {
+            if inclusive { SeekPos::upper_bound(key) } else { SeekPos::lower_bound(key) }
+        });
+        index.tree.range_count_estimate(&low, &high)
+    }
+
+    /// The keys of a record in all indexes, as one insert.
+    fn insert_keys(&self, record: HostRecord<'_>, keys: &mut KeyChanges) -> Result<()> {
+        keys.clear();
+        for (number, maker) in self.makers.iter().enumerate() {
+            let claim = self.table.indexes[number].def.unique && !maker.has_null(record)?;
+            keys.push(
+                number,
+                claim,
+                None,
+                Some(&mut |out| self.key(number, maker, record, out)),
+                &mut |out| Ok(maker.unpack_from_record(record, out)?),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The keys that differ between two records.
+    fn update_keys(&self, old: HostRecord<'_>, new: HostRecord<'_>, keys: &mut KeyChanges, scratch: &mut Vec<u8>) -> Result<()> {
+        keys.clear();
+        for (number, maker) in self.makers.iter().enumerate() {
+            if !maker.changed(old, new, &*self.weigher, scratch)? {
+                continue;
+            }
+            let claim = self.table.indexes[number].def.unique && !maker.has_null(new)?;
+            keys.push(
+                number,
+                claim,
+                Some(&mut |out| self.key(number, maker, old, out)),
+                Some(&mut |out| self.key(number, maker, new, out)),
+                &mut |out| Ok(maker.unpack_from_record(new, out)?),
+            )?;
+        }
+        keys.unclaim_unchanged();
+        Ok(())
+    }
+
+    fn key(&self, number: usize, maker: &KeyMaker, record: HostRecord<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        maker.key_from_record(record, &*self.weigher, out)?;
+        let bytes = out.len() - start;
+        let limit = KEY_BYTES_MAX.min(self.db.log().record_bytes_max() / 8);
+        if bytes > limit {
+            let index = self.table.indexes[number].def.name.clone();
+            return Err(Error::KeyTooLarge { table: self.table.name().to_string(), index, bytes, limit });
+        }
+        Ok(())
+    }
+
+    /// Encodes a record; its large values go to the blob store first (rule D4).
+    fn encode(&self, record: HostRecord<'_>, payload: &mut Vec<u8>) -> Result<()> {
+        payload.clear();
+        let large = self.codec.plan(record, self.limits)?;
+        let mut externals = Vec::new();
+        for value in &large {
+            let blob = self.db.blobs().append(value.value)?;
+            let blob = BlobRef { addr: blob.addr, len: blob.len, hash: blob.hash };
+            externals.push(External { column: value.column, blob });
+        }
+        self.codec.encode(record, &externals, payload)?;
+        Ok(())
+    }
+}
+
+/// Values of the row last read that the record buffer points to.
+#[derive(Debug)]
+struct RowValues {
+    arena: InlineArena,
+    blobs: Arc<BlobStore>,
+}
+
+impl BlobSink for RowValues {
+    fn keep(&mut self, _column: usize, value: &[u8]) -> *const u8 {
+        self.arena.copy(value)
+    }
+
+    fn load(&mut self, _column: usize, blob: &BlobRef) -> pbxt_rows::Result<&[u8]> {
+        let mut value = Vec::new();
+        let stored = pbxt_segment::BlobRef { addr: blob.addr, len: blob.len, hash: blob.hash };
+        self.blobs.read(&stored, &mut value)?;
+        Ok(self.arena.adopt(value))
+    }
+}
+
+/// A cursor that speaks in record buffers.
+pub struct HostCursor {
+    host: Arc<HostTable>,
+    cursor: Cursor,
+    projection: Projection,
+    values: RowValues,
+    payload: Vec<u8>,
+    keys: KeyChanges,
+    scratch: Vec<u8>,
+    row: RowId,
+    duplicate: (usize, RowId),
+    has_blobs: bool,
+}
+
+impl std::fmt::Debug for HostCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostCursor").field("cursor", &self.cursor).finish_non_exhaustive()
+    }
+}
+
+impl HostCursor {
+    /// A cursor on an open table.
+    pub fn new(host: &Arc<HostTable>) -> Self {
+        Self {
+            cursor: Cursor::new(&host.table),
+            projection: host.codec.projection(ColumnSet::all(host.codec.layout().columns().len())),
+            values: RowValues { arena: InlineArena::default(), blobs: Arc::clone(host.db.blobs()) },
+            payload: Vec::new(),
+            keys: KeyChanges::new(),
+            scratch: Vec::new(),
+            row: RowId::new(0),
+            duplicate: (0, RowId::new(0)),
+            has_blobs: host.codec.layout().has_blobs(),
+            host: Arc::clone(host),
+        }
+    }
+
+    /// The open table.
+    pub fn host(&self) -> &Arc<HostTable> {
+        &self.host
+    }
+
+    /// Joins the session's transaction for one statement.
+    pub fn bind(&mut self, session: &mut Session, bind: Bind) -> Result<()> {
+        self.cursor.bind(session, bind)
+    }
+
+    /// Only these columns are filled by reads from now on.
+    pub fn project(&mut self, columns: ColumnSet) {
+        if *self.projection.columns() != columns {
+            self.projection = self.host.codec.projection(columns);
+        }
+    }
+
+    /// Row id of the row last read or inserted.
+    pub fn row(&self) -> RowId {
+        self.row
+    }
+
+    /// After a duplicate key: index position and the row that has the key.
+    pub fn duplicate(&self) -> (usize, RowId) {
+        self.duplicate
+    }
+
+    /// Frees the values of the row last read.
+    pub fn reset(&mut self) {
+        self.values.arena.clear();
+    }
+
+    /// Begins a table scan.
+    pub fn scan_start(&mut self, session: &mut Session) -> Result<()> {
+        self.cursor.scan_start(session)
+    }
+
+    /// Fills `record` with the next row. False at the end.
+    #[inline]
+    pub fn scan_next(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
+        let mut fill = Fill::new(&self.host, &self.projection, &mut self.values, self.has_blobs, record);
+        let found = self.cursor.scan_next(session, |row| fill.show(row))?;
+        self.row = self.cursor.row();
+        Ok(found)
+    }
+
+    /// Fills `record` with the row of this id. False if there is none for the statement.
+    pub fn fetch(&mut self, session: &mut Session, row: RowId, record: &mut [u8]) -> Result<bool> {
+        let mut fill = Fill::new(&self.host, &self.projection, &mut self.values, self.has_blobs, record);
+        let found = self.cursor.fetch(session, row, |row| fill.show(row))?;
+        self.row = row;
+        Ok(found)
+    }
+
+    /// Begins reading through an index.
+    pub fn index_start(&mut self, session: &mut Session, index: usize) -> Result<()> {
+        self.host.maker(index)?;
+        self.cursor.index_start(session, index)
+    }
+
+    /// Border for forward moves: a search tuple, or none.
+    pub fn set_end(&mut self, index: usize, end: Option<(&[u8], usize, bool)>) -> Result<()> {
+        let Some((tuple, parts, inclusive)) = end else {
+            self.cursor.set_end(None);
+            return Ok(());
+        };
+        self.scratch.clear();
+        self.host.search_key(index, tuple, parts, &mut self.scratch)?;
+        self.cursor.set_end(Some((&self.scratch, inclusive)));
+        Ok(())
+    }
+
+    /// Goes to the row a search tuple names.
+    pub fn seek(&mut self, session: &mut Session, index: usize, tuple: &[u8], parts: usize, seek: Seek, record: &mut [u8]) -> Result<bool> {
+        self.scratch.clear();
+        self.host.search_key(index, tuple, parts, &mut self.scratch)?;
+        let mut fill = Fill::new(&self.host, &self.projection, &mut self.values, self.has_blobs, record);
+        let found = self.cursor.seek(session, &self.scratch, seek, |row| fill.show(row))?;
+        self.row = self.cursor.row();
+        Ok(found)
+    }
+
+    /// First or last row of the index.
+    pub fn index_edge(&mut self, session: &mut Session, last: bool, record: &mut [u8]) -> Result<bool> {
+        let mut fill = Fill::new(&self.host, &self.projection, &mut self.values, self.has_blobs, record);
+        let found = self.cursor.index_edge(session, last, |row| fill.show(row))?;
+        self.row = self.cursor.row();
+        Ok(found)
+    }
+
+    /// Next or previous row of the index; with `same` only while it begins with the prefix of the last seek.
+    pub fn index_move(&mut self, session: &mut Session, forward: bool, same: bool, record: &mut [u8]) -> Result<bool> {
+        let mut fill = Fill::new(&self.host, &self.projection, &mut self.values, self.has_blobs, record);
+        let found = self.cursor.index_move(session, forward, same, |row| fill.show(row))?;
+        self.row = self.cursor.row();
+        Ok(found)
+    }
+
+    /// The row last read did not match.
+    pub fn unlock_row(&mut self, session: &mut Session) {
+        self.cursor.unlock_row(session);
+    }
+
+    /// Inserts the record.
+    pub fn insert(&mut self, session: &mut Session, record: HostRecord<'_>) -> Result<()> {
+        self.host.insert_keys(record, &mut self.keys)?;
+        self.host.encode(record, &mut self.payload)?;
+        let version = NewVersion { payload: &self.payload, schema_version: self.host.codec.schema().version(), keys: &self.keys };
+        let inserted = session.insert(&self.host.table, version);
+        self.row = self.note_duplicate(inserted)?;
+        Ok(())
+    }
+
+    /// Replaces the row `row`, last read as `old`, by `new`. False if nothing differs.
+    pub fn update(&mut self, session: &mut Session, row: RowId, old: HostRecord<'_>, new: HostRecord<'_>) -> Result<bool> {
+        self.host.update_keys(old, new, &mut self.keys, &mut self.scratch)?;
+        self.host.encode(new, &mut self.payload)?;
+        let version = NewVersion { payload: &self.payload, schema_version: self.host.codec.schema().version(), keys: &self.keys };
+        let updated = session.update(&self.host.table, row, version);
+        self.note_duplicate(updated)
+    }
+
+    /// Deletes the row `row`.
+    pub fn delete(&mut self, session: &mut Session, row: RowId) -> Result<()> {
+        session.delete(&self.host.table, row)
+    }
+
+    fn note_duplicate<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(Error::DuplicateKey { index_no, row, .. }) = &result {
+            self.duplicate = (*index_no, *row);
+        }
+        result
+    }
+}
+
+/// Decodes the version that is shown into the host's buffer.
+struct Fill<'a> {
+    host: &'a HostTable,
+    projection: &'a Projection,
+    values: &'a mut RowValues,
+    has_blobs: bool,
+    record: &'a mut [u8],
+}
+
+impl<'a> Fill<'a> {
+    #[inline]
+    fn new(host: &'a HostTable, projection: &'a Projection, values: &'a mut RowValues, has_blobs: bool, record: &'a mut [u8]) -> Self {
+        Self { host, projection, values, has_blobs, record }
+    }
+
+    #[inline]
+    fn show(&mut self, row: &RowRef<'_>) -> Result<()> {
+        if self.has_blobs {
+            self.values.arena.clear();
+        }
+        self.host.codec.decode(row.payload(), self.projection, self.record, self.values)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! Locking: row locks without a write, table locks, and the one place where a new version becomes the head.
+//!
+//! Why it exists: a head of an unfinished transaction is the exclusive lock of its row; FOR UPDATE, shared locks and
+//! DDL need locks that are not versions, and writers must respect both kinds.
+//! Rules: T16 the map word's LOCKED bit is set by compare-and-swap under the lock partition's latch; a writer's
+//! compare-and-swap expects it clear, else it goes through the lock table. T18 table locks are held until END.
+//! Latches and I/O: the partition latch around one compare-and-swap; waits hold nothing.
+
+use crate::error::{Error, Result};
+use crate::session::{Session, TableWork};
+use crate::table::Table;
+use crate::view::{Resolved, View};
+use crate::waits::Turn;
+use pbxt_base::{Lsn, RowId, TxnId};
+use pbxt_rowmap::MapWord;
+use pbxt_txn::{LockMode, Resource, RowAccess, RowLockList, TableAccess, Viewer};
+use std::sync::Arc;
+
+/// What to do about a row somebody else has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Busy {
+    /// Wait up to the session's limit.
+    #[default]
+    Wait,
+    /// Fail at once.
+    Fail,
+    /// Leave the row out.
+    Skip,
+}
+
+/// Answer to a row lock request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowLock {
+    /// Ours; true if it was not before.
+    Held(bool),
+    /// No row with this id for anybody.
+    Gone,
+    /// Somebody has it and the caller does not wait.
+    Skipped,
+}
+
+/// How an attempt to make a version the head ended.
+pub(crate) enum Linked {
+    Done,
+    /// The word changed since it was read.
+    Changed,
+    /// Explicit locks of others stand against it.
+    Blocked,
+}
+
+impl Session {
+    /// Locks a row explicitly. The newest version for others cannot change until the end of this transaction.
+    pub(crate) fn lock_row(&mut self, table: &Table, row: RowId, mode: LockMode, busy: Busy) -> Result<RowLock> {
+        let own = self.ensure_txn()?;
+        let db = Arc::clone(&self.db);
+        let resource = Resource::Row(table.id, row);
+        let mut turn = Turn::none(&db.waits);
+        let mut view = View::new(Viewer::current(own));
+        loop {
+            let word = table.map.load(row);
+            let head = {
+                let guard = crossbeam_epoch::pin();
+                match view.resolve(&db, word, &guard)? {
+                    Resolved::Wait(txn, lsn) => Some((txn, lsn)),
+                    // An own unfinished version is the lock already: only void or aborted ones can lie above it, and
+                    // a foreign writer that skips those meets it and waits.
+                    Resolved::Row(version, _) if version.txn() == own => {
+                        turn.took();
+                        return Ok(RowLock::Held(false));
+                    }
+                    Resolved::Row(..) => None,
+                    Resolved::Absent | Resolved::Conflict => return Ok(RowLock::Gone),
+                }
+            };
+            if head.is_none() && !self.must_queue(&turn, table, row, mode) {
+                match self.try_lock(table, row, mode, word) {
+                    Ok(Some(new)) => {
+                        turn.took();
+                        return Ok(RowLock::Held(new));
+                    }
+                    Ok(None) => {}
+                    Err(Retry) => continue,
+                }
+            }
+            if busy == Busy::Skip {
+                return Ok(RowLock::Skipped);
+            }
+            let blockers = || blockers_of(&db, own, table, row, mode, head);
+            self.wait(&mut turn, table, resource, mode, busy == Busy::Fail, blockers)?;
+        }
+    }
+
+    /// A newcomer stands in line if the row has waiters (rule T13), unless it holds a lock of the row.
+    fn must_queue(&self, turn: &Turn<'_>, table: &Table, row: RowId, mode: LockMode) -> bool {
+        let resource = Resource::Row(table.id, row);
+        !turn.has_token()
+            && self.db.waits.has_queue(resource)
+            && !self.db.row_locks.holds(self.work.txn, table.id, row, LockMode::Shared)
+            && mode == LockMode::Exclusive
+    }
+
+    /// Whether the lock is a new one; `None` if others' locks stand against it.
+    fn try_lock(&mut self, table: &Table, row: RowId, mode: LockMode, word: MapWord) -> std::result::Result<Option<bool>, Retry> {
+        let txn = self.work.txn;
+        let new = !(word.is_locked() && self.db.row_locks.holds(txn, table.id, row, mode));
+        let list = self.work.row_locks.get_or_insert_with(|| RowLockList::new(txn));
+        let set_bit = || {
+            if word.is_locked() {
+                return if table.map.load(row) == word { Ok(()) } else { Err(Retry) };
+            }
+            table.map.compare_exchange(row, word, word.with_lock()).map_err(|_| Retry)
+        };
+        match self.db.row_locks.lock(list, table.id, row, mode, set_bit)? {
+            RowAccess::Granted(()) => Ok(Some(new)),
+            RowAccess::Blocked(_) => Ok(None),
+        }
+    }
+
+    /// Gives up the explicit lock of a row that did not match (READ COMMITTED).
+    pub(crate) fn unlock_row(&mut self, table: &Table, row: RowId) {
+        let Some(list) = &self.work.row_locks else { return };
+        if self.db.row_locks.unlock(list, table.id, row) {
+            self.db.waits.released_one(self.work.txn, Resource::Row(table.id, row));
+        }
+    }
+
+    /// Makes `new` the head if the word is still `old` (rule T16).
+    pub(crate) fn link(&self, table: &Table, row: RowId, old: MapWord, new: MapWord) -> Linked {
+        let swapped = if old.is_locked() {
+            let swap = |still: pbxt_txn::StillLocked| {
+                let new = if still.0 { new.with_lock() } else { new };
+                table.map.compare_exchange(row, old, new)
+            };
+            match self.db.row_locks.write(self.work.txn, table.id, row, swap) {
+                RowAccess::Granted(swapped) => swapped,
+                RowAccess::Blocked(_) => return Linked::Blocked,
+            }
+        } else {
+            table.map.compare_exchange(row, old, new)
+        };
+        if swapped.is_ok() { Linked::Done } else { Linked::Changed }
+    }
+
+    /// Takes a table lock of the running transaction; waits for others up to the session's limit.
+    pub(crate) fn lock_table(&mut self, table: &Arc<Table>, mode: LockMode) -> Result<()> {
+        let own = self.ensure_txn()?;
+        let db = Arc::clone(&self.db);
+        let mut turn = Turn::none(&db.waits);
+        loop {
+            match db.table_locks.lock(own, table.id, mode) {
+                TableAccess::Granted | TableAccess::AlreadyHeld => {
+                    turn.took();
+                    self.note_table(table);
+                    return if table.is_dropped() { Err(dropped(table)) } else { Ok(()) };
+                }
+                TableAccess::Blocked(_) => {
+                    let blockers = || db.table_locks.blockers(own, table.id, mode);
+                    self.wait(&mut turn, table, Resource::Table(table.id), mode, false, blockers)?;
+                }
+            }
+        }
+    }
+
+    /// Enters the table into the list of what the transaction holds and changed.
+    fn note_table(&mut self, table: &Arc<Table>) {
+        if !self.work.tables.iter().any(|work| work.table.id == table.id) {
+            self.work.tables.push(TableWork { table: Arc::clone(table), rows: 0, bytes: 0, written: false });
+        }
+    }
+
+    /// Intent lock and place in the list for a table that is about to be written. Costs a look at the list when done.
+    #[inline]
+    pub(crate) fn enter_table(&mut self, table: &Arc<Table>) -> Result<usize> {
+        match self.work.tables.iter().position(|work| work.table.id == table.id && work.written) {
+            Some(position) => Ok(position),
+            None => self.enter_new_table(table),
+        }
+    }
+
+    #[cold]
+    fn enter_new_table(&mut self, table: &Arc<Table>) -> Result<usize> {
+        self.lock_table(table, LockMode::Intent)?;
+        let found = self.work.tables.iter().position(|work| work.table.id == table.id);
+        let position = found.ok_or_else(|| dropped(table))?;
+        self.work.tables[position].written = true;
+        Ok(position)
+    }
+}
+
+/// The word changed under the lock attempt.
+#[derive(Debug)]
+struct Retry;
+
+/// Who stands in the way now: an unfinished head, or explicit locks. Asked under the graph latch.
+pub(crate) fn blockers_of(
+    db: &crate::database::Database,
+    own: TxnId,
+    table: &Table,
+    row: RowId,
+    mode: LockMode,
+    head: Option<(TxnId, Lsn)>,
+) -> Vec<TxnId> {
+    let guard = crossbeam_epoch::pin();
+    if let Some((txn, lsn)) = head {
+        let standing = db.txns.standing(txn, lsn, &guard);
+        if standing.status.is_unfinished() && !standing.void {
+            return vec![txn];
+        }
+    }
+    db.row_locks.blockers(own, table.id, row, mode)
+}
+
+pub(crate) fn dropped(table: &Table) -> Error {
+    Error::DefinitionChanged { table: table.name().to_string(), why: "it was dropped or truncated".into() }
+}

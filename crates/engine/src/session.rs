@@ -1,0 +1,326 @@
+//! Session: one connection's place in the engine: at most one transaction, its marks and its settings.
+//!
+//! Why it exists: hosts speak of connections, statements and savepoints; the log knows only transactions and LSNs.
+//! State machine of `Phase`:
+//! ```text
+//!   Idle --first snapshot, lock or change--> Active --prepare--> Prepared --commit_ordered--> Ordered
+//!    ^                                         |                    |                            |
+//!    +---------- commit, rollback -------------+--------------------+----------------------------+
+//!                                          Active --deadlock--> Doomed --rollback--> Idle
+//! ```
+//! Rules: T12 a transaction id is taken at the first change or lock, never by a reader. T13 a savepoint is the log
+//! end at its moment plus a copy of the row-count deltas; rolling back to it costs one record whatever it undoes.
+//! Latches: none of its own; the shared part (`SessionGate`) is what other threads may touch.
+//! After a crash: active transactions are aborted because they have no END; prepared ones come back detached.
+
+use crate::database::Database;
+use crate::definition::ConflictMode;
+use crate::error::{Error, Result};
+use crate::waits::SessionGate;
+use crate::table::Table;
+use pbxt_base::{CommitTs, Lsn, TxnId};
+use pbxt_txlog::{CountDelta, KeyImageBuf, VoidRange};
+use pbxt_txn::{RowLockList, Snapshot};
+use std::sync::Arc;
+
+/// What a transaction sees of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// A new snapshot for each statement.
+    ReadCommitted,
+    /// One snapshot for the transaction.
+    #[default]
+    RepeatableRead,
+    /// Reads lock the table against writers (rule T21).
+    Serializable,
+}
+
+/// When an ended transaction is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FlushAtCommit {
+    /// Within a second.
+    Background,
+    /// Before commit returns.
+    #[default]
+    Durable,
+    /// Written to the operating system before commit returns.
+    Written,
+}
+
+/// Settings of a session; taken over at the next transaction start.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionConfig {
+    /// Isolation level.
+    pub isolation: Isolation,
+    /// What an update of a changed row does.
+    pub conflict_mode: ConflictMode,
+    /// Longest wait for a lock, in milliseconds; 0 = do not wait.
+    pub lock_wait_timeout_ms: u64,
+    /// Durability of commits.
+    pub flush: FlushAtCommit,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            isolation: Isolation::default(),
+            conflict_mode: ConflictMode::Default,
+            lock_wait_timeout_ms: 50_000,
+            flush: FlushAtCommit::default(),
+        }
+    }
+}
+
+/// Where the session's transaction is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Idle,
+    Active,
+    Prepared,
+    Ordered,
+    Doomed(&'static str),
+}
+
+/// Rows a transaction added to one table.
+#[derive(Debug)]
+pub(crate) struct TableWork {
+    pub table: Arc<Table>,
+    pub rows: i64,
+    pub bytes: i64,
+    /// The intent lock is held.
+    pub written: bool,
+}
+
+/// A place to roll back to (rule T13).
+#[derive(Debug)]
+pub(crate) struct Mark {
+    pub lsn: Lsn,
+    pub rows: Vec<i64>,
+}
+
+/// What the running transaction did so far.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub txn: TxnId,
+    pub snapshot: Option<Snapshot>,
+    pub statement: Option<Mark>,
+    pub savepoints: Vec<Mark>,
+    pub tables: Vec<TableWork>,
+    pub voids: Vec<VoidRange>,
+    pub xid: Vec<u8>,
+    /// Log records were written (a FIRST record exists).
+    pub logged: bool,
+    /// End of the newest record of this transaction.
+    pub last_lsn: Lsn,
+    pub row_locks: Option<RowLockList>,
+    pub rows_written: u64,
+    pub started_millis: u64,
+    pub isolation: Isolation,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) db: Arc<Database>,
+    pub(crate) gate: Arc<SessionGate>,
+    pub(crate) config: SessionConfig,
+    pub(crate) phase: Phase,
+    pub(crate) work: Work,
+    pub(crate) delta_buffer: Vec<CountDelta>,
+    pub(crate) key_images: KeyImageBuf,
+}
+
+impl Session {
+    /// A new session. `host_session` and `host_thread` come back in wait reports and listings.
+    pub fn open(db: &Arc<Database>, host_session: usize, host_thread: u64) -> Self {
+        let gate = SessionGate::new(host_session, host_thread);
+        Self {
+            db: Arc::clone(db),
+            gate,
+            config: SessionConfig::default(),
+            phase: Phase::Idle,
+            work: Work::default(),
+            delta_buffer: Vec::new(),
+            key_images: KeyImageBuf::new(),
+        }
+    }
+
+    /// A session for one DDL statement of this one: same limits, ended by the same kill.
+    pub(crate) fn for_ddl(&self) -> Self {
+        Self {
+            db: Arc::clone(&self.db),
+            gate: Arc::clone(&self.gate),
+            config: self.config,
+            phase: Phase::Idle,
+            work: Work::default(),
+            delta_buffer: Vec::new(),
+            key_images: KeyImageBuf::new(),
+        }
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.db
+    }
+
+    /// The part of the session other threads may use (kill).
+    pub fn gate(&self) -> &Arc<SessionGate> {
+        &self.gate
+    }
+
+    /// Changes the settings.
+    pub fn configure(&mut self, config: SessionConfig) {
+        self.config = config;
+    }
+
+    /// Id of the running transaction; 0 if it changed and locked nothing yet.
+    pub fn txn(&self) -> TxnId {
+        self.work.txn
+    }
+
+    /// True if the transaction has a snapshot, a lock or a change.
+    pub fn in_transaction(&self) -> bool {
+        self.phase != Phase::Idle
+    }
+
+    /// True if the transaction wrote anything.
+    pub fn has_changes(&self) -> bool {
+        self.work.logged
+    }
+
+    /// True between prepare and the end.
+    pub fn is_prepared(&self) -> bool {
+        matches!(self.phase, Phase::Prepared | Phase::Ordered)
+    }
+
+    /// Begins a statement: marks where a statement rollback returns to. Costs nothing until the first change.
+    pub fn begin_statement(&mut self) -> Result<()> {
+        self.refuse_if_doomed()?;
+        if self.work.statement.is_none() {
+            if self.work.isolation == Isolation::ReadCommitted {
+                self.work.snapshot = None;
+            }
+            self.work.statement = Some(self.mark());
+        }
+        Ok(())
+    }
+
+    /// Ends a statement; its work stays part of the transaction.
+    pub fn end_statement(&mut self) {
+        self.work.statement = None;
+        if self.work.isolation == Isolation::ReadCommitted {
+            self.work.snapshot = None;
+        }
+        self.gate.clear_kill();
+    }
+
+    /// Undoes the running statement.
+    pub fn rollback_statement(&mut self) -> Result<()> {
+        let Some(mark) = self.work.statement.take() else { return Ok(()) };
+        self.roll_back_to_mark(&mark)?;
+        self.end_statement();
+        Ok(())
+    }
+
+    /// Sets a savepoint. O(number of tables written).
+    pub fn savepoint(&mut self) -> Result<Lsn> {
+        self.refuse_if_doomed()?;
+        self.ensure_active();
+        let mark = self.mark();
+        let lsn = mark.lsn;
+        if self.work.savepoints.last().is_none_or(|newest| newest.lsn < lsn) {
+            self.work.savepoints.push(mark);
+        }
+        Ok(lsn)
+    }
+
+    /// Undoes everything since the savepoint; later savepoints are gone, this one stays.
+    pub fn rollback_to(&mut self, savepoint: Lsn) -> Result<()> {
+        self.refuse_if_doomed()?;
+        self.work.savepoints.retain(|mark| mark.lsn <= savepoint);
+        let rows = match self.work.savepoints.last() {
+            Some(mark) if mark.lsn == savepoint => mark.rows.clone(),
+            _ => return Err(Error::Invalid(format!("there is no savepoint at LSN {savepoint} in this transaction"))),
+        };
+        self.roll_back_to_mark(&Mark { lsn: savepoint, rows })
+    }
+
+    /// The snapshot this session's consistent reads use now, taken if there is none.
+    pub fn snapshot(&mut self) -> CommitTs {
+        self.ensure_active();
+        if let Some(snapshot) = &self.work.snapshot {
+            return snapshot.ts();
+        }
+        let snapshot = self.db.txns.open_snapshot();
+        let ts = snapshot.ts();
+        self.work.snapshot = Some(snapshot);
+        ts
+    }
+
+    /// Row-count change of this transaction in `table`.
+    pub fn row_delta(&self, table: &Table) -> i64 {
+        self.work.tables.iter().find(|work| work.table.id == table.id).map_or(0, |work| work.rows)
+    }
+
+    /// Isolation of the running transaction.
+    pub fn isolation(&self) -> Isolation {
+        if self.phase == Phase::Idle { self.config.isolation } else { self.work.isolation }
+    }
+
+    /// True if a changed row is a write conflict for this session in `table` (the table option wins).
+    pub(crate) fn conflicts_are_errors(&self, table: &Table) -> bool {
+        if self.isolation() == Isolation::ReadCommitted {
+            return false;
+        }
+        let option = table.def().conflict_mode;
+        let mode = if option == ConflictMode::Default { self.config.conflict_mode } else { option };
+        mode != ConflictMode::Wait
+    }
+
+    pub(crate) fn refuse_if_doomed(&self) -> Result<()> {
+        match self.phase {
+            Phase::Doomed(why) => Err(Error::TransactionAborted { why }),
+            Phase::Prepared | Phase::Ordered => {
+                Err(Error::Invalid("the transaction is prepared: only commit or rollback can follow".into()))
+            }
+            Phase::Idle | Phase::Active => Ok(()),
+        }
+    }
+
+    pub(crate) fn ensure_active(&mut self) {
+        if self.phase == Phase::Idle {
+            self.phase = Phase::Active;
+            self.work.isolation = self.config.isolation;
+            self.work.started_millis = self.db.clock.now_millis();
+        }
+    }
+
+    /// Takes a transaction id if there is none (rule T12).
+    pub(crate) fn ensure_txn(&mut self) -> Result<TxnId> {
+        self.refuse_if_doomed()?;
+        self.ensure_active();
+        if self.work.txn.raw() == 0 {
+            self.db.poison.check()?;
+            self.work.txn = self.db.txns.begin();
+            self.db.waits.attach(self.work.txn, &self.gate);
+        }
+        Ok(self.work.txn)
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { lsn: self.db.log.tail(), rows: self.work.tables.iter().map(|work| work.rows).collect() }
+    }
+
+    /// True if an own version at `lsn` could come back by rolling back to a live mark that is not older than it.
+    pub(crate) fn is_restorable(&self, lsn: Lsn) -> bool {
+        // Marks rise, so the newest of each kind answers for all.
+        let newest = self.work.savepoints.last().into_iter().chain(self.work.statement.as_ref());
+        newest.into_iter().any(|mark| mark.lsn > lsn)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,346 @@
+//! Write: insert, update and delete of one row.
+//!
+//! Why it exists: this is where the order of steps that are not one step is kept.
+//! Rules: T9b one failed row leaves nothing: locks and claims come first, the record last. D5 the head is read and
+//! judged, then space is reserved, the record filled, the head swapped; a lost swap turns the record into a filler, so
+//! LSN order of a row is chain order. X3 a change of no key, and a delete, touch no index. T20 a version over an own
+//! version that no live mark can restore takes its place in the chain; over one that can be restored it also names the
+//! newest foreign version, which everyone else follows.
+//! Latches and I/O: none held across waits; the reservation is held from fill to swap only.
+//! After a crash: the record with the greatest LSN of a committed transaction that is not void is the row.
+
+use crate::commit::append;
+use crate::error::{Error, Result};
+use crate::keys::KeyChanges;
+use crate::locking::{Linked, blockers_of, dropped};
+use crate::session::Session;
+use crate::table::Table;
+use crate::view::{Resolved, View};
+use crate::waits::Turn;
+use pbxt_base::{Addr, Lsn, RowId, stop_point};
+use pbxt_index::{EntryRef, Sign};
+use pbxt_rowmap::MapWord;
+use pbxt_txlog::{KeyImage, RowKind, RowRecord, RowRef, Space};
+use pbxt_txn::{LockMode, Resource, Viewer};
+use std::sync::Arc;
+
+/// A new version.
+#[derive(Debug, Clone, Copy)]
+pub struct NewVersion<'a> {
+    /// Encoded columns.
+    pub payload: &'a [u8],
+    /// Schema they were encoded with.
+    pub schema_version: u16,
+    /// Index events.
+    pub keys: &'a KeyChanges,
+}
+
+/// What lies beneath the version about to be written.
+struct Beneath {
+    word: MapWord,
+    prev: Addr,
+    foreign: Option<Addr>,
+    payload_bytes: usize,
+}
+
+/// How an attempt to write ended.
+enum Attempt {
+    Done(Lsn),
+    Changed,
+    Blocked,
+}
+
+impl Session {
+    /// Inserts a row; returns its id.
+    pub fn insert(&mut self, table: &Arc<Table>, version: NewVersion<'_>) -> Result<RowId> {
+        let result = self.insert_row(table, version);
+        self.settle(result)
+    }
+
+    /// Replaces the row's visible version. False: the payload is the same, nothing was written.
+    pub fn update(&mut self, table: &Arc<Table>, row: RowId, version: NewVersion<'_>) -> Result<bool> {
+        let result = self.change_row(table, row, Some(version));
+        self.settle(result)
+    }
+
+    /// Deletes the row.
+    pub fn delete(&mut self, table: &Arc<Table>, row: RowId) -> Result<()> {
+        let result = self.change_row(table, row, None);
+        self.settle(result).map(|_| ())
+    }
+
+    /// A deadlock victim is rolled back whole before the caller hears of it.
+    pub(crate) fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
+        if matches!(result, Err(Error::Deadlock { .. })) {
+            self.doom("it was the victim of a deadlock");
+        }
+        result
+    }
+
+    fn insert_row(&mut self, table: &Arc<Table>, version: NewVersion<'_>) -> Result<RowId> {
+        let position = self.enter_table(table)?;
+        if table.is_dropped() {
+            return Err(dropped(table));
+        }
+        let row = table.map.allocate();
+        let claims = self.claim_all(table, row, version.keys)?;
+        let beneath = Beneath { word: MapWord::ABSENT, prev: Addr::NONE, foreign: None, payload_bytes: 0 };
+        let written = self.write_version(table, row, RowKind::Insert, &beneath, Some(version));
+        match written {
+            Ok(Attempt::Done(lsn)) => {
+                self.publish_events(table, row, lsn, version.keys)?;
+                let work = &mut self.work.tables[position];
+                work.rows += 1;
+                work.bytes += version.payload.len() as i64;
+                self.work.rows_written += 1;
+                self.db.counters.rows_inserted.add(1);
+                Ok(row)
+            }
+            Ok(Attempt::Changed | Attempt::Blocked) => {
+                unreachable!("D5: nobody else knows a row id before its first version is linked")
+            }
+            Err(error) => {
+                self.withdraw(table, &claims);
+                Err(error)
+            }
+        }
+    }
+
+    /// Update (`version`) or delete (`None`).
+    fn change_row(&mut self, table: &Arc<Table>, row: RowId, version: Option<NewVersion<'_>>) -> Result<bool> {
+        let position = self.enter_table(table)?;
+        let kind = if version.is_some() { RowKind::Update } else { RowKind::Delete };
+        let db = Arc::clone(&self.db);
+        let mut turn = Turn::none(&db.waits);
+        loop {
+            let Some(beneath) = self.find_beneath(table, row, version, &mut turn)? else { return Ok(false) };
+            let claims = match version {
+                Some(version) => {
+                    if version.keys.items().iter().any(|change| change.claim) {
+                        // A transaction waits for one thing at a time; the swap below finds out if the row moved on.
+                        turn = Turn::none(&db.waits);
+                    }
+                    self.claim_all(table, row, version.keys)?
+                }
+                None => Claims::default(),
+            };
+            match self.write_version(table, row, kind, &beneath, version) {
+                Ok(Attempt::Done(lsn)) => {
+                    turn.took();
+                    if let Some(version) = version {
+                        self.publish_events(table, row, lsn, version.keys)?;
+                    }
+                    self.count_change(position, version, beneath.payload_bytes);
+                    return Ok(true);
+                }
+                Ok(Attempt::Changed) => self.withdraw(table, &claims),
+                Ok(Attempt::Blocked) => {
+                    self.withdraw(table, &claims);
+                    let own = self.work.txn;
+                    let blockers = || blockers_of(&db, own, table, row, LockMode::Exclusive, None);
+                    let resource = Resource::Row(table.id, row);
+                    self.wait(&mut turn, table, resource, LockMode::Exclusive, false, blockers)?;
+                }
+                Err(error) => {
+                    self.withdraw(table, &claims);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn count_change(&mut self, position: usize, version: Option<NewVersion<'_>>, old_bytes: usize) {
+        let work = &mut self.work.tables[position];
+        work.bytes += version.map_or(0, |version| version.payload.len() as i64) - old_bytes as i64;
+        self.work.rows_written += 1;
+        if version.is_some() {
+            self.db.counters.rows_updated.add(1);
+        } else {
+            work.rows -= 1;
+            self.db.counters.rows_deleted.add(1);
+        }
+    }
+
+    /// Reads and judges the head until it is free for this transaction. `None`: the new payload is the old one.
+    fn find_beneath(
+        &mut self,
+        table: &Table,
+        row: RowId,
+        version: Option<NewVersion<'_>>,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<Beneath>> {
+        let own = self.work.txn;
+        let db = Arc::clone(&self.db);
+        let resource = Resource::Row(table.id, row);
+        let mut view = View::new(self.write_viewer(table));
+        loop {
+            let blocker = {
+                let guard = crossbeam_epoch::pin();
+                let word = table.map.load(row);
+                match view.resolve(&db, word, &guard)? {
+                    Resolved::Row(old, lsn) => {
+                        let same = version.is_some_and(|new| {
+                            new.keys.items().is_empty() && new.payload == old.payload() && new.schema_version == old.schema_version()
+                        });
+                        return Ok((!same).then(|| self.beneath(word, &old, lsn)));
+                    }
+                    Resolved::Absent => return Err(Error::RowNotFound { table: table.name().to_string(), row }),
+                    Resolved::Conflict => {
+                        db.counters.write_conflicts.add(1);
+                        return Err(Error::WriteConflict { table: table.name().to_string(), row });
+                    }
+                    Resolved::Wait(txn, lsn) => (txn, lsn),
+                }
+            };
+            let blockers = || blockers_of(&db, own, table, row, LockMode::Exclusive, Some(blocker));
+            self.wait(turn, table, resource, LockMode::Exclusive, false, blockers)?;
+        }
+    }
+
+    /// How this session looks at a row it is about to change.
+    pub(crate) fn write_viewer(&mut self, table: &Table) -> Viewer {
+        let error_on_newer = self.conflicts_are_errors(table);
+        let snapshot = if error_on_newer { self.snapshot() } else { pbxt_base::CommitTs::new(0) };
+        Viewer::write(snapshot, self.work.txn, error_on_newer)
+    }
+
+    /// Rule T20.
+    fn beneath(&self, word: MapWord, old: &RowRef<'_>, lsn: Lsn) -> Beneath {
+        let payload_bytes = old.payload().len();
+        if old.txn() != self.work.txn {
+            return Beneath { word, prev: Addr::hot(lsn), foreign: None, payload_bytes };
+        }
+        if self.is_restorable(lsn) {
+            let foreign = old.foreign_prev().unwrap_or_else(|| old.prev());
+            return Beneath { word, prev: Addr::hot(lsn), foreign: Some(foreign), payload_bytes };
+        }
+        Beneath { word, prev: old.prev(), foreign: old.foreign_prev(), payload_bytes }
+    }
+
+    /// Claims the new keys of all unique indexes; withdraws those it got if one fails.
+    fn claim_all(&mut self, table: &Table, row: RowId, keys: &KeyChanges) -> Result<Claims> {
+        let mut claims = Claims::default();
+        for change in keys.items().iter().filter(|change| change.claim) {
+            let Some(key) = keys.new_key(change) else { continue };
+            match self.claim(table, change.index, key, row, keys.unpack(change)) {
+                Ok(entry) => claims.push(change.index, entry),
+                Err(error) => {
+                    self.withdraw(table, &claims);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(claims)
+    }
+
+    fn withdraw(&self, table: &Table, claims: &Claims) {
+        for (index, entry) in claims.iter() {
+            table.indexes[index].tree.mark_dead(entry);
+        }
+    }
+
+    /// Reserve, fill, swap, publish (rule D5).
+    fn write_version(
+        &mut self,
+        table: &Table,
+        row: RowId,
+        kind: RowKind,
+        beneath: &Beneath,
+        version: Option<NewVersion<'_>>,
+    ) -> Result<Attempt> {
+        self.log_keys(table, version);
+        let db = &self.db;
+        let record = RowRecord {
+            kind,
+            first: !self.work.logged,
+            temporary: table.temporary,
+            table: table.id,
+            txn: self.work.txn,
+            row,
+            schema_version: version.map_or(0, |version| version.schema_version),
+            prev: beneath.prev,
+            foreign_prev: beneath.foreign,
+            key_images: self.key_images.as_bytes(),
+            payload: version.map_or(&[], |version| version.payload),
+        };
+        let space = if version.is_some() { Space::Row } else { Space::Spare };
+        let mut reservation = db.log.reserve(record.encoded_len(), space)?;
+        stop_point!("write.after_reserve");
+        record.encode_into(reservation.bytes_mut());
+        stop_point!("write.after_fill");
+        let addr = Addr::hot(reservation.lsn());
+        let new = if version.is_some() { MapWord::version(addr) } else { MapWord::tombstone(addr) };
+        // Dropping the reservation turns the record into a filler.
+        match self.link(table, row, beneath.word, new) {
+            Linked::Changed => return Ok(Attempt::Changed),
+            Linked::Blocked => return Ok(Attempt::Blocked),
+            Linked::Done => {}
+        }
+        stop_point!("write.after_link");
+        let lsn = reservation.lsn();
+        self.work.last_lsn = reservation.publish();
+        self.work.logged = true;
+        Ok(Attempt::Done(lsn))
+    }
+
+    /// Key images for the record: of indexes whose keys the core cannot make from the payload.
+    fn log_keys(&mut self, table: &Table, version: Option<NewVersion<'_>>) {
+        self.key_images.clear();
+        let Some(NewVersion { keys, .. }) = version else { return };
+        for change in keys.items() {
+            let index = &table.indexes[change.index];
+            if index.derivable {
+                continue;
+            }
+            let id = index.def.id;
+            if let Some(key) = keys.old(change) {
+                self.key_images.push(KeyImage { index: id, sign: pbxt_txlog::Sign::AntiEntry, key, unpack: &[] });
+            }
+            if let Some(key) = keys.new_key(change) {
+                self.key_images.push(KeyImage { index: id, sign: pbxt_txlog::Sign::Entry, key, unpack: keys.unpack(change) });
+            }
+        }
+    }
+
+    /// Index events of a linked version: anti-entries of old keys, entries of new keys that were not claimed.
+    fn publish_events(&mut self, table: &Table, row: RowId, lsn: Lsn, keys: &KeyChanges) -> Result<()> {
+        for change in keys.items() {
+            let tree = &table.indexes[change.index].tree;
+            if let Some(key) = keys.old(change) {
+                tree.insert(key, row, self.work.txn, lsn, Sign::Anti, &[])?;
+            }
+            if let (Some(key), false) = (keys.new_key(change), change.claim) {
+                tree.insert(key, row, self.work.txn, lsn, Sign::Entry, keys.unpack(change))?;
+            }
+            stop_point!("write.after_index_event");
+        }
+        Ok(())
+    }
+
+    /// Appends a record outside of rows for this transaction and remembers its end.
+    pub(crate) fn append_record(&mut self, length: usize, encode: impl FnOnce(&mut [u8])) -> Result<()> {
+        self.work.last_lsn = append(&self.db.log, length, encode)?;
+        self.work.logged = true;
+        Ok(())
+    }
+}
+
+/// Claims made for one row; a few stand in place, more in a list.
+#[derive(Debug, Default)]
+struct Claims {
+    first: [Option<(usize, EntryRef)>; 4],
+    more: Vec<(usize, EntryRef)>,
+}
+
+impl Claims {
+    fn push(&mut self, index: usize, entry: EntryRef) {
+        match self.first.iter_mut().find(|slot| slot.is_none()) {
+            Some(slot) => *slot = Some((index, entry)),
+            None => self.more.push((index, entry)),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, EntryRef)> + '_ {
+        self.first.iter().flatten().chain(&self.more).copied()
+    }
+}

@@ -1,0 +1,65 @@
+//! Parallel: spreads independent pieces of work over threads and returns the first failure.
+//!
+//! Why it exists: recovery reads segments side by side; threads are this floor's business.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Threads worth starting on this machine.
+pub fn parallelism() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Calls `work` for every piece, on at most `threads` threads. After a failure no further piece is begun.
+pub fn for_each_parallel<P: Sync, E: Send>(
+    pieces: &[P],
+    threads: usize,
+    work: impl Fn(&P) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = work(piece) {
+                next.store(pieces.len(), Ordering::Relaxed);
+                return Err(error);
+            }
+        }
+        Ok(())
+    };
+    if threads <= 1 || pieces.len() <= 1 {
+        return run();
+    }
+    thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads.min(pieces.len())).map(|_| scope.spawn(run)).collect();
+        let join = |handle: thread::ScopedJoinHandle<'_, Result<(), E>>| {
+            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        handles.into_iter().map(join).fold(Ok(()), Result::and)
+    })
+}
+
+/// A number no other database has: 16 bytes of the operating system's randomness.
+pub fn random_u128() -> u128 {
+    use std::hash::{BuildHasher, RandomState};
+    let word = || u128::from(RandomState::new().hash_one(std::process::id()));
+    word() << 64 | word()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn every_piece_is_worked_on_once_and_a_failure_comes_back() {
+        let sum = AtomicU64::new(0);
+        let pieces: Vec<u64> = (1..=100).collect();
+        for_each_parallel(&pieces, 4, |piece| {
+            sum.fetch_add(*piece, Ordering::Relaxed);
+            Ok::<(), ()>(())
+        })
+        .expect("no failure");
+        assert_eq!(sum.into_inner(), 5050);
+        assert_eq!(for_each_parallel(&pieces, 4, |piece| if *piece == 7 { Err("seven") } else { Ok(()) }), Err("seven"));
+    }
+}
