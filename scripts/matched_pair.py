@@ -41,6 +41,14 @@ HEADER_FOLDERS = ("sql/", "include/", "wsrep-lib/include/", "wsrep-lib/wsrep-API
 GENERATED_HEADERS = ("my_config.h", "mysql_version.h", "mysqld_error.h", "mysqld_ername.h")
 
 
+def update_lists(apt):
+    """Fetches package lists into our own folder."""
+    try:
+        output_of(["apt-get", *apt, "update"])
+    except Problem as problem:
+        raise Problem(f"Debian's archive cannot be read: check the network, then run `make setup` again. ({problem})") from None
+
+
 def archives_in(lists):
     """The (URI, release) pairs with component `main` of Debian that apt's downloaded lists describe."""
     shape = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(TARGET_OF)"
@@ -55,7 +63,7 @@ def debian_archives():
     if not archives:
         # A fresh image has no lists at all: fetch them, but into our own folder.
         lists = ["-o", f"Dir::State::Lists={APT / 'lists'}"]
-        output_of(["apt-get", *lists, "update"])
+        update_lists(lists)
         archives = archives_in(lists)
     if not archives:
         raise Problem("apt knows no Debian archive with component main: restore /etc/apt/sources.list.d/debian.sources.")
@@ -180,7 +188,7 @@ def main():
     if shutil.disk_usage(BUILD).free < NEEDED_BYTES:
         raise Problem(f"{BUILD} needs {NEEDED_BYTES >> 30} GiB of free disk space for the server and its tests: make room.")
     apt = private_apt()
-    output_of(["apt-get", *apt, "update"])
+    update_lists(apt)
     both = listed_versions(apt, "mariadb-server-core", options.series) & listed_versions(apt, "mariadb", options.series)
     candidates = [options.version] if options.version else newest_first(both)
     if not candidates:

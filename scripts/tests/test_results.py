@@ -1,6 +1,6 @@
 """How results are read from what test programs print; a failure that is overlooked here would be overlooked everywhere."""
 
-from mtr_baseline import agreed
+from mtr_baseline import agreed, unprinted
 from mtr_run import read_verdict
 from run_tests import add_up
 
@@ -50,3 +50,14 @@ def test_a_result_is_recorded_only_where_innodb_and_another_engine_print_the_sam
         "rocksdb": {"c": b"3"},
     }
     assert agreed(printed) == {"a": (b"1", ["myisam", "maria"]), "c": (b"3", ["rocksdb"])}
+
+
+def test_an_expectation_that_no_engine_prints_is_known_as_such():
+    installed = {"old": b"0", "agreed": b"0", "one": b"2", "kept": b"7"}
+    printed = {
+        "innobase": {"old": b"1", "agreed": b"5", "one": b"2", "kept": b"7"},
+        "myisam": {"old": b"2", "agreed": b"5", "one": b"3", "kept": b"7"},
+        "maria": {},
+        "rocksdb": {},
+    }
+    assert unprinted(installed, printed) == ["old"]
