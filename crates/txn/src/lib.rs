@@ -1,7 +1,7 @@
-//! Transactions as pure state: ids and states, snapshots, visibility, waiting, locks. No I/O, no clock, no threads.
+//! Transactions as pure state: ids and states, snapshots, visibility, waiting, locks. No I/O, clock, threads.
 //!
-//! Why it exists: whatever readers and writers must agree on is decided here, in code that can be tried in every
-//! small state and every interleaving; the engine adds the log, the rows and the blocking.
+//! Why it exists: whatever readers and writers must agree on is decided here, in code that can be tried in
+//! every small state and every interleaving; the engine adds the log, the rows and the blocking.
 //! State: docs/transactions.md, with the rules T1 to T18 that assertions and tests cite.
 //! Rules: all of T1 to T18.
 //! Latches and I/O: the latches named in each module, never across a lock wait; no I/O.
@@ -17,7 +17,8 @@
 //!
 //! # Blocking on a token
 //!
-//! The graph never blocks. Whoever embeds it keeps it under one latch, judges under that latch, and sleeps on the token:
+//! The graph never blocks. Whoever embeds it keeps it under one latch, judges under that latch, and sleeps on
+//! the token:
 //!
 //! ```
 //! use std::sync::{Condvar, Mutex};
@@ -46,14 +47,15 @@
 //!         }
 //!     }
 //!
-//!     fn wait(&self, table: &TxnTable, own: TxnId, row: Resource, owner: TxnId, patience: Duration) -> Waited {
-//!         let deadline = Instant::now() + patience;
+//!     fn wait(&self, table: &TxnTable, own: TxnId, row: Resource, owner: TxnId, most: Duration) -> Waited {
+//!         let deadline = Instant::now() + most;
 //!         let mut graph = self.graph.lock().unwrap();
 //!         // T13: judged under the latch. The owner stores its state before it takes the latch to wake.
 //!         if !table.status(owner, &crossbeam_epoch::pin()).is_unfinished() {
 //!             return Waited::Turn(None);
 //!         }
-//!         let request = WaitRequest { txn: own, resource: row, mode: LockMode::Exclusive, blockers: &[owner] };
+//!         let (mode, blockers) = (LockMode::Exclusive, &[owner]);
+//!         let request = WaitRequest { txn: own, resource: row, mode, blockers };
 //!         let token = match graph.enqueue(request) {
 //!             Enqueued::Free => return Waited::Turn(None),
 //!             Enqueued::Deadlock(_, wakes) => {

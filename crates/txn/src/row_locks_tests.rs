@@ -92,7 +92,11 @@ fn locking_very_many_rows_costs_a_bit_each_and_release_touches_leaves_only() {
     }
     let usage = locks.usage();
     assert_eq!((usage.locks, usage.leaves), (rows, leaves));
-    assert_eq!(list.leaves.len() as u64, leaves, "T17: one step of release per leaf");
+    assert_eq!(
+        list.leaves.len() as u64,
+        leaves,
+        "T17: one step of release per leaf"
+    );
     assert!(
         usage.bytes < rows / 8 * 13 / 10,
         "T16: {} bytes for {rows} locks",

@@ -129,9 +129,9 @@ impl TableLocks {
     /// Gives up everything a transaction holds on the given tables; its waiters are told by
     /// `WaitGraph::released`.
     pub fn release_all(&self, txn: TxnId, tables: &[TableId]) {
-        tables
-            .iter()
-            .for_each(|table| self.change(txn, *table, |_| ModeSet::default()));
+        for table in tables {
+            self.change(txn, *table, |_| ModeSet::default());
+        }
     }
 
     fn change(&self, txn: TxnId, table: TableId, new: impl FnOnce(ModeSet) -> ModeSet) {

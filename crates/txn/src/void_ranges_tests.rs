@@ -42,7 +42,9 @@ fn an_empty_range_is_refused() {
 
 proptest! {
     #[test]
-    fn merged_ranges_hold_exactly_the_bytes_that_were_added(adds in prop::collection::vec((0u64..60, 1u64..12), 0..12)) {
+    fn merged_ranges_hold_exactly_the_bytes_that_were_added(
+        adds in prop::collection::vec((0u64..60, 1u64..12), 0..12)
+    ) {
         let voids = VoidRanges::new();
         let id = TxnId::new(3);
         let mut bytes = [false; 80];
@@ -54,6 +56,7 @@ proptest! {
             prop_assert_eq!(voids.contains(id, lsn(at as u64)), *expected);
         }
         let ranges = voids.of(id);
-        prop_assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start), "T7: sorted, disjoint, not touching");
+        let apart = ranges.windows(2).all(|pair| pair[0].end < pair[1].start);
+        prop_assert!(apart, "T7: sorted, disjoint, not touching: {:?}", ranges);
     }
 }
