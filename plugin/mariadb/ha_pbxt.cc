@@ -77,16 +77,15 @@ TableShare* ha_pbxt::shared() {
 
 /* Opens the current generation of the table if no other handler has, and a cursor in it. */
 int ha_pbxt::open_cursor() noexcept {
-  TableShare* share = shared();
-  if (!share) return HA_ERR_OUT_OF_MEM;
+  if (!(share_ = shared())) return HA_ERR_OUT_OF_MEM;
   pbxt_status status = PBXT_OK;
   lock_shared_ha_data();
-  if (!share->current) {
+  if (!share_->current) {
     std::shared_ptr<OpenTable> fresh = std::make_shared<OpenTable>();
     status = fresh->open(table, name_.c_str());
-    if (status == PBXT_OK) share->current = std::move(fresh);
+    if (status == PBXT_OK) share_->current = std::move(fresh);
   }
-  open_table_ = share->current;
+  open_table_ = share_->current;
   unlock_shared_ha_data();
   if (status == PBXT_OK) status = pbxt_cursor_open(open_table_->core(), &cursor_);
   return to_ha_error(status, ha_thd());
@@ -101,9 +100,10 @@ void ha_pbxt::close_cursor() {
   open_table_.reset();
 }
 
-/* TRUNCATE through another handler of the same share has replaced the generation this cursor belongs to. */
+/* TRUNCATE through another handler of the same share may have replaced the generation this cursor belongs to.
+   It does so under an exclusive metadata lock, so no lock is needed to look. */
 int ha_pbxt::use_current_generation() {
-  if (likely(cursor_ && shared()->current == open_table_)) return 0;
+  if (likely(cursor_ && share_->current == open_table_)) return 0;
   close_cursor();
   return open_cursor();
 }

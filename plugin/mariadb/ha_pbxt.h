@@ -128,6 +128,7 @@ class ha_pbxt final : public handler {
   int key_duplicated();
   int raise_auto_increment(Field* field);
 
+  TableShare* share_ = nullptr; /* outlives the handler */
   std::shared_ptr<OpenTable> open_table_;
   pbxt_cursor* cursor_ = nullptr;
   Session* session_ = nullptr; /* while bound */

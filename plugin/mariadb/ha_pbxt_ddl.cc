@@ -94,8 +94,7 @@ int ha_pbxt::truncate() {
   thr_lock_type lock = session_ ? (sql_lock_ == TL_UNLOCK ? TL_WRITE : sql_lock_) : TL_UNLOCK;
   close_cursor();
   lock_shared_ha_data();
-  TableShare* share = static_cast<TableShare*>(get_ha_share_ptr());
-  if (share) share->current.reset();
+  share_->current.reset();
   unlock_shared_ha_data();
   int error = to_ddl_error(pbxt_table_truncate(db, Session::core_of(thd), name_.data(), name_.size()), thd);
   known_auto_increment_ = 0;

@@ -94,6 +94,7 @@ int deinit(void*) {
 }
 
 struct st_mysql_storage_engine interface_version = {MYSQL_HANDLERTON_INTERFACE_VERSION};
+struct st_mysql_information_schema information_schema_version = {MYSQL_INFORMATION_SCHEMA_INTERFACE_VERSION};
 
 }  // namespace
 }  // namespace pbxt
@@ -112,4 +113,19 @@ maria_declare_plugin(pbxt){
     pbxt::system_variables,
     "0.1.0",
     MariaDB_PLUGIN_MATURITY_GAMMA,
-} maria_declare_plugin_end;
+},
+    {
+        MYSQL_INFORMATION_SCHEMA_PLUGIN,
+        &pbxt::information_schema_version,
+        "PBXT_TRANSACTIONS",
+        "The PBXT developers",
+        "Running and prepared transactions of PBXT",
+        PLUGIN_LICENSE_GPL,
+        pbxt::init_transactions_table,
+        nullptr,
+        0x0001,
+        nullptr,
+        nullptr,
+        "0.1.0",
+        MariaDB_PLUGIN_MATURITY_GAMMA,
+    } maria_declare_plugin_end;

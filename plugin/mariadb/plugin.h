@@ -59,6 +59,9 @@ extern struct st_mysql_sys_var* system_variables[];
 extern struct st_mysql_show_var status_variables[];
 bool show_engine_status(handlerton* hton, THD* thd, stat_print_fn* print, ha_stat_type type);
 
+/* i_s.cc */
+int init_transactions_table(void* schema_table);
+
 /* host_callbacks.cc */
 const pbxt_host* host_callbacks();
 
