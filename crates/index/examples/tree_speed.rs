@@ -126,7 +126,7 @@ fn two_threads(count: u64, bits: u32) {
             scope.spawn(move || {
                 insert_all(tree, part * count / 2..(part + 1) * count / 2, |row| {
                     scramble(row, bits)
-                })
+                });
             });
         }
     });

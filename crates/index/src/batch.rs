@@ -71,6 +71,15 @@ impl Batch {
         Some(tree.body_of(self).entry(place))
     }
 
+    /// Notes how far a validated read has come.
+    pub(crate) fn note(&mut self, leaf: u32, version: Version, index: usize, at_end: bool) {
+        if let Some(&last) = self.places.last() {
+            self.stop.last = last;
+        }
+        self.stop.leaf = Some((leaf, version, index));
+        self.stop.at_end = at_end;
+    }
+
     /// All entries in order.
     ///
     /// # Panics

@@ -99,7 +99,7 @@ impl Body {
         for index in 0..count {
             let entry = node.held_entry(&self.arena, index);
             let place = || format!("slot {index} of node {}", node.place);
-            let sorted = before.is_none_or(|before| before.order(&entry).is_le());
+            let sorted = before.is_none_or(|before| before.order(entry).is_le());
             ensure(sorted, || {
                 format!("X1: {} is less than what lies left of it: {entry:?}", place())
             })?;
@@ -125,7 +125,7 @@ impl Body {
         }
         let bounded = before
             .zip(high)
-            .is_none_or(|(last, high)| last.order(&high).is_le());
+            .is_none_or(|(last, high)| last.order(high).is_le());
         ensure(bounded, || {
             format!(
                 "X6: node {} has entries right of its upper separator {high:?}",
@@ -154,7 +154,7 @@ impl Body {
         })?;
         for index in 0..count {
             let entry = leaf.held_entry(&self.arena, index);
-            let sorted = walk.last.is_none_or(|last| last.order(&entry).is_le());
+            let sorted = walk.last.is_none_or(|last| last.order(entry).is_le());
             ensure(sorted, || {
                 format!(
                     "X1: leaf {} begins before its left neighbour ends: {entry:?}",

@@ -116,50 +116,50 @@ impl<'t> EntryView<'t> {
     }
 
     #[inline]
-    fn word(&self, offset: usize) -> u64 {
+    fn word(self, offset: usize) -> u64 {
         // SAFETY: only called with the offsets of the three 8-byte fields, which never change after publication.
         unsafe { self.at.add(offset).cast::<u64>().read() }
     }
 
     #[inline]
-    fn bytes(&self, offset: usize, len: usize) -> &'t [u8] {
+    fn bytes(self, offset: usize, len: usize) -> &'t [u8] {
         // SAFETY: only called with the ranges of key and unpack bytes as written; they never change (X2) and live as
         // long as the arena (X3).
         unsafe { NonNull::slice_from_raw_parts(self.at.add(offset), len).as_ref() }
     }
 
     #[inline]
-    fn key_len(&self) -> usize {
+    fn key_len(self) -> usize {
         (self.word(0) >> ROW_BITS) as usize
     }
 
     /// Key bytes; they compare as the index orders.
     #[inline]
-    pub fn key(&self) -> &'t [u8] {
+    pub fn key(self) -> &'t [u8] {
         self.bytes(KEY_AT, self.key_len())
     }
 
     /// Row the event is about.
     #[inline]
-    pub fn row(&self) -> RowId {
+    pub fn row(self) -> RowId {
         RowId::new(self.word(0) & ((1 << ROW_BITS) - 1))
     }
 
     /// Transaction that made the event.
     #[inline]
-    pub fn txn(&self) -> TxnId {
+    pub fn txn(self) -> TxnId {
         TxnId::new(self.word(TXN_AT))
     }
 
     /// End of the log when the event was made.
     #[inline]
-    pub fn lsn(&self) -> Lsn {
+    pub fn lsn(self) -> Lsn {
         Lsn::new(self.word(LSN_AT))
     }
 
     /// Whether the row comes under the key or leaves it.
     #[inline]
-    pub fn sign(&self) -> Sign {
+    pub fn sign(self) -> Sign {
         // SAFETY: the byte at this offset was written before publication and never changes.
         if unsafe { self.at.add(SIGN_AT).read() } == 0 {
             Sign::Anti
@@ -170,33 +170,33 @@ impl<'t> EntryView<'t> {
 
     /// What turns the key bytes back into the values the user stored; empty if they need no help.
     #[inline]
-    pub fn unpack(&self) -> &'t [u8] {
+    pub fn unpack(self) -> &'t [u8] {
         // SAFETY: an even offset of an 8-aligned entry, written before publication.
         let len = unsafe { self.at.add(UNPACK_LEN_AT).cast::<u16>().read() };
         self.bytes(KEY_AT + self.key_len(), usize::from(len))
     }
 
     #[inline]
-    fn flags(&self) -> &'t AtomicU8 {
+    fn flags(self) -> &'t AtomicU8 {
         // SAFETY: the flags byte was written as an AtomicU8 and is only ever reached as one.
         unsafe { self.at.add(FLAGS_AT).cast::<AtomicU8>().as_ref() }
     }
 
     /// True if the entry was marked dead: nobody can see what it stands for any more.
     #[inline]
-    pub fn is_dead(&self) -> bool {
+    pub fn is_dead(self) -> bool {
         // Relaxed: a late view of the flag costs a look at the row, never an answer.
         self.flags().load(Ordering::Relaxed) & DEAD != 0
     }
 
     /// Sets DEAD; false if it stood already. The caller holds the latch of the entry's leaf (X7).
-    pub(crate) fn set_dead(&self) -> bool {
+    pub(crate) fn set_dead(self) -> bool {
         self.flags().fetch_or(DEAD, Ordering::Relaxed) & DEAD == 0
     }
 
     /// Order of the index (X1).
     #[inline]
-    pub fn order(&self, other: &EntryView<'_>) -> Order {
+    pub fn order(self, other: EntryView<'_>) -> Order {
         self.key()
             .cmp(other.key())
             .then_with(|| self.event().cmp(&other.event()))
@@ -204,7 +204,7 @@ impl<'t> EntryView<'t> {
 
     /// What orders entries of one key.
     #[inline]
-    pub(crate) fn event(&self) -> (RowId, Lsn, Sign) {
+    pub(crate) fn event(self) -> (RowId, Lsn, Sign) {
         (self.row(), self.lsn(), self.sign())
     }
 }

@@ -67,6 +67,13 @@ impl Body {
         let index = node.position(&self.arena, pos)?;
         rank += index as f64;
         node.latch().validate(version)?;
-        Ok((LeafPos { leaf: node, version, index }, rank))
+        Ok((
+            LeafPos {
+                leaf: node,
+                version,
+                index,
+            },
+            rank,
+        ))
     }
 }

@@ -31,10 +31,10 @@ impl Body {
     #[inline]
     pub(crate) fn try_insert(&self, place: u32) -> Result<(), Restart> {
         let entry = self.entry(place);
-        if self.try_append(place, &entry)? {
+        if self.try_append(place, entry)? {
             return Ok(());
         }
-        let pos = SeekPos::before_entry(&entry);
+        let pos = SeekPos::before_entry(entry);
         let root_version = self.root_latch.read()?;
         let (mut node, mut version) = self.enter()?;
         self.root_latch.validate(root_version)?;
@@ -65,7 +65,7 @@ impl Body {
 
     /// Appends to the rightmost leaf if the entry belongs behind all others and there is room.
     #[inline]
-    fn try_append(&self, place: u32, entry: &EntryView<'_>) -> Result<bool, Restart> {
+    fn try_append(&self, place: u32, entry: EntryView<'_>) -> Result<bool, Restart> {
         let leaf = self.node(self.right_edge.load(Ordering::Acquire));
         let Ok(version) = leaf.latch().read() else {
             return Ok(false);
@@ -208,7 +208,7 @@ impl Body {
             mut leaf,
             mut version,
             mut index,
-        } = self.find(&SeekPos::before_entry(&entry))?;
+        } = self.find(&SeekPos::before_entry(entry))?;
         loop {
             let counts = leaf.counts();
             if index >= counts.count {

@@ -13,6 +13,7 @@
 mod arena;
 mod batch;
 mod body;
+mod change;
 mod check;
 mod entry;
 mod estimate;
@@ -20,6 +21,7 @@ mod insert;
 mod latch;
 mod node;
 mod read;
+mod search;
 mod seek;
 mod stripe;
 mod sync;

@@ -10,7 +10,8 @@
 //! Rules:            X4 (all but level and capacity changes under the latch, by release stores), X5 common prefix: the
 //!                   first `prefix_len` bytes of all keys in the node are equal and every head stands behind them,
 //!                   X6 slots below the count name published entries in order X1.
-//! Latches and I/O:  methods called `set_`, `insert_`, `move_` or `re-` need the latch or a node nobody else knows.
+//! Latches and I/O:  `set_` and `held_` methods need the latch, or a node nobody else knows.
+//!                   Searching is in `search`, changing in `change`.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -20,7 +21,6 @@ use pbxt_base::invariant;
 use crate::arena::Arena;
 use crate::entry::EntryView;
 use crate::latch::{Latch, Restart};
-use crate::seek::{SeekPos, Side, head_of};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, prefetch};
 
 /// Slots of a grown leaf.
@@ -44,10 +44,8 @@ pub(crate) const FIRST_SLOTS: usize = if cfg!(loom) { 2 } else { 4 };
 /// How much more a node has when it grows.
 const GROWTH: usize = 4;
 /// Bytes of the common prefix kept in the header; what goes beyond is read from the node's first entry.
-const INLINE_PREFIX: usize = 32;
+pub(crate) const INLINE_PREFIX: usize = 32;
 const PREFIX_WORDS: usize = INLINE_PREFIX / 8;
-/// A longer common prefix is worth new heads if it gains this many bytes; fewer still leave heads that differ.
-const PREFIX_GAIN_MIN: usize = 2;
 
 /// Header of a node.
 #[repr(C, align(64))]
@@ -56,7 +54,7 @@ pub(crate) struct Node {
     /// count | dead << 16 | prefix_len << 32.
     counts: AtomicU64,
     /// First bytes of the common prefix, first byte in the highest bits, zero behind `prefix_len`.
-    prefix: [AtomicU64; PREFIX_WORDS],
+    pub(crate) prefix: [AtomicU64; PREFIX_WORDS],
     /// Leaf to the right; 0 at the right edge. Unused in inner nodes.
     next: AtomicU32,
     /// Leaf to the left.
@@ -163,7 +161,7 @@ impl<'t> NodeRef<'t> {
     }
 
     #[inline]
-    fn slot_word(self, index: usize) -> &'t AtomicU64 {
+    pub(crate) fn slot_word(self, index: usize) -> &'t AtomicU64 {
         invariant!(
             index < self.capacity(),
             "X6: a slot index is below the node's capacity"
@@ -173,7 +171,7 @@ impl<'t> NodeRef<'t> {
     }
 
     #[inline]
-    fn child_word(self, index: usize) -> &'t AtomicU32 {
+    pub(crate) fn child_word(self, index: usize) -> &'t AtomicU32 {
         invariant!(
             self.level() > 0 && index <= self.capacity(),
             "X6: a child index is at most the node's capacity"
@@ -266,7 +264,7 @@ impl<'t> NodeRef<'t> {
         if slot.place == 0 { Err(Restart) } else { Ok(slot) }
     }
 
-    fn set_slot(self, index: usize, slot: Slot) {
+    pub(crate) fn set_slot(self, index: usize, slot: Slot) {
         let word = u64::from(slot.head) << 32 | u64::from(slot.place);
         self.slot_word(index).store(word, Ordering::Release);
     }
@@ -288,199 +286,15 @@ impl<'t> NodeRef<'t> {
         Ok(entry_at(arena, self.slot(index)?.place))
     }
 
-    /// How many slots lie left of the cut. Means something only if the node's version is the same afterwards.
-    #[inline]
-    pub(crate) fn position(self, arena: &'t Arena, pos: &SeekPos<'_>) -> Result<usize, Restart> {
-        let Counts {
-            count, prefix_len, ..
-        } = self.counts();
-        if let Some(all_left) = self.side_by_prefix(arena, pos, prefix_len)? {
-            return Ok(if all_left { count } else { 0 });
-        }
-        let (low, high) = pos.open_heads(prefix_len);
-        let (mut left, mut right) = (0, count);
-        while left < right {
-            let middle = (left + right) / 2;
-            let slot = self.slot(middle)?;
-            let entry_is_left = if slot.head < low {
-                true
-            } else if slot.head > high {
-                false
-            } else {
-                pos.is_right_of(&entry_at(arena, slot.place))
-            };
-            if entry_is_left {
-                left = middle + 1;
-            } else {
-                right = middle;
-            }
-        }
-        Ok(left)
-    }
-
-    /// Whether the common prefix alone puts all entries on one side of the cut, and on which: `Some(true)` left of it.
-    #[inline]
-    fn side_by_prefix(
-        self,
-        arena: &'t Arena,
-        pos: &SeekPos<'_>,
-        len: usize,
-    ) -> Result<Option<bool>, Restart> {
-        for (index, word) in self.header().prefix.iter().enumerate().take(len.div_ceil(8)) {
-            let ours = word.load(Ordering::Acquire);
-            let theirs = prefix_word(pos.key, index, len);
-            if ours != theirs {
-                // Zero stands for a missing byte of `pos.key` as well; which of the two it is, is settled below.
-                let missing = pos.key.len() < len && pos.key.len() < 8 * (index + 1);
-                if missing
-                    && prefix_word(pos.key, index, pos.key.len()) == ours & word_mask(index, pos.key.len())
-                {
-                    break;
-                }
-                return Ok(Some(ours < theirs));
-            }
-        }
-        let checked = pos.key.len().min(len);
-        if checked > INLINE_PREFIX {
-            let first = self.entry(arena, 0)?;
-            let rest = first.key().get(INLINE_PREFIX..checked).ok_or(Restart)?;
-            if rest != &pos.key[INLINE_PREFIX..checked] {
-                return Ok(Some(rest < &pos.key[INLINE_PREFIX..checked]));
-            }
-        }
-        if checked == len {
-            return Ok(None);
-        }
-        // The cut's key is a proper prefix of all our keys: they are greater, and they start with it.
-        Ok(Some(matches!(pos.side, Side::AfterPrefix)))
-    }
-
-    /// Puts an entry into slot `index`, and for inner nodes the child right of it. The node has room.
-    pub(crate) fn insert_slot(
-        self,
-        arena: &'t Arena,
-        index: usize,
-        place: u32,
-        right_child: Option<NodeRef<'_>>,
-    ) {
-        let key = entry_at(arena, place).key();
-        self.reach_prefix(arena, key);
-        let Counts {
-            count,
-            dead,
-            prefix_len,
-        } = self.counts();
-        invariant!(
-            index <= count && count < self.capacity(),
-            "X6: an insert goes where a slot is free"
-        );
-        for at in (index..count).rev() {
-            self.slot_word(at + 1)
-                .store(self.slot_word(at).load(Ordering::Relaxed), Ordering::Release);
-        }
-        self.set_slot(
-            index,
-            Slot {
-                head: head_of(&key[prefix_len..]),
-                place,
-            },
-        );
-        if let Some(child) = right_child {
-            for at in (index + 1..=count).rev() {
-                self.child_word(at + 1)
-                    .store(self.child_word(at).load(Ordering::Relaxed), Ordering::Release);
-            }
-            self.set_child(index + 1, child.place);
-        }
-        self.set_counts(Counts {
-            count: count + 1,
-            dead,
-            prefix_len,
-        });
-    }
-
-    /// Shortens the common prefix so far that `key` has it too (X5).
-    fn reach_prefix(self, arena: &'t Arena, key: &[u8]) {
-        let Counts {
-            count, prefix_len, ..
-        } = self.counts();
-        if count == 0 {
-            return self.reset_prefix(arena, key, key.len());
-        }
-        if prefix_len <= INLINE_PREFIX.min(key.len()) && self.has_inline_prefix(key, prefix_len) {
-            return;
-        }
-        let shared = common_len(self.held_entry(arena, 0).key(), key);
-        if shared < prefix_len {
-            // A little less than needed: counting keys would otherwise come back for the next byte soon.
-            self.reset_prefix(arena, key, shared.saturating_sub(1));
-        }
-    }
-
-    /// True if `key` begins with the common prefix, as far as the header has it.
-    pub(crate) fn has_inline_prefix(self, key: &[u8], prefix_len: usize) -> bool {
-        let words = self
-            .header()
-            .prefix
-            .iter()
-            .enumerate()
-            .take(prefix_len.div_ceil(8));
-        words
-            .into_iter()
-            .all(|(index, word)| word.load(Ordering::Relaxed) == prefix_word(key, index, prefix_len))
-    }
-
-    /// Makes the common prefix as long as first and last entry allow, if that is worth while.
-    pub(crate) fn stretch_prefix(self, arena: &'t Arena) {
-        let Counts {
-            count, prefix_len, ..
-        } = self.counts();
-        if count < 2 {
-            return;
-        }
-        let first = self.held_entry(arena, 0).key();
-        let shared = common_len(first, self.held_entry(arena, count - 1).key());
-        if shared >= prefix_len + PREFIX_GAIN_MIN {
-            self.reset_prefix(arena, first, shared - 1);
-        }
-    }
-
-    /// Makes the first `prefix_len` bytes of `key` the common prefix and computes all heads anew.
-    fn reset_prefix(self, arena: &'t Arena, key: &[u8], prefix_len: usize) {
-        let Counts { count, dead, .. } = self.counts();
-        for index in 0..count {
-            let place = self.slot_word(index).load(Ordering::Relaxed) as u32;
-            let rest = entry_at(arena, place).key().get(prefix_len..);
-            let rest = rest.expect("X5: every key of a node has its common prefix");
-            self.set_slot(
-                index,
-                Slot {
-                    head: head_of(rest),
-                    place,
-                },
-            );
-        }
-        for (index, word) in self.header().prefix.iter().enumerate() {
-            word.store(prefix_word(key, index, prefix_len), Ordering::Release);
-        }
-        self.set_counts(Counts {
-            count,
-            dead,
-            prefix_len,
-        });
-    }
-
     /// Entry of a slot below the count, for the holder of the latch.
     pub(crate) fn held_entry(self, arena: &'t Arena, index: usize) -> EntryView<'t> {
         self.entry(arena, index)
-            .ok()
             .expect("X6: a slot below the count names an entry")
     }
 
     /// Place a slot below the count names, for the holder of the latch.
     pub(crate) fn held_place(self, index: usize) -> u32 {
         self.slot(index)
-            .ok()
             .expect("X6: a slot below the count names an entry")
             .place
     }
@@ -493,38 +307,7 @@ impl<'t> NodeRef<'t> {
     /// Place of child `index` at or below the count, for the holder of the latch.
     pub(crate) fn held_child(self, index: usize) -> u32 {
         self.child(index)
-            .ok()
             .expect("X6: an inner node has a child on each side of every separator")
-    }
-
-    /// Copies slots `from..` (and the children right of them) behind those of `target`, which nobody else knows.
-    /// Both have the same prefix length afterwards; counts of `self` stay.
-    pub(crate) fn copy_tail(self, arena: &'t Arena, from: usize, target: NodeRef<'t>) {
-        let Counts {
-            count, prefix_len, ..
-        } = self.counts();
-        let mut dead = 0;
-        for index in from..count {
-            let slot = self
-                .slot(index)
-                .ok()
-                .expect("X6: a slot below the count names an entry");
-            target.set_slot(index - from, slot);
-            if self.level() > 0 {
-                let child = self.child_word(index + 1).load(Ordering::Relaxed);
-                target.set_child(index - from + 1, child);
-            } else {
-                dead += usize::from(entry_at(arena, slot.place).is_dead());
-            }
-        }
-        for (ours, theirs) in self.header().prefix.iter().zip(&target.header().prefix) {
-            theirs.store(ours.load(Ordering::Relaxed), Ordering::Release);
-        }
-        target.set_counts(Counts {
-            count: count - from,
-            dead,
-            prefix_len,
-        });
     }
 }
 
@@ -534,30 +317,4 @@ pub(crate) fn entry_at(arena: &Arena, place: u32) -> EntryView<'_> {
     // SAFETY: a slot's place is stored with release after the entry was written (or copied from a slot loaded with
     // acquire, or under the latch), and slots are loaded with acquire; so the entry's bytes are visible (X2, X4).
     unsafe { EntryView::new(arena.at(place)) }
-}
-
-/// Length of what two byte strings have in common.
-fn common_len(left: &[u8], right: &[u8]) -> usize {
-    left.iter()
-        .zip(right)
-        .take_while(|(left, right)| left == right)
-        .count()
-}
-
-/// Bytes `8 * index ..` of the first `len` bytes of `key` as a number; zero where there are none.
-#[inline]
-fn prefix_word(key: &[u8], index: usize, len: usize) -> u64 {
-    let rest = key.get(8 * index..).unwrap_or(&[]);
-    let word = u64::from(head_of(rest)) << 32 | u64::from(head_of(rest.get(4..).unwrap_or(&[])));
-    word & word_mask(index, len)
-}
-
-/// Keeps those bytes of prefix word `index` that belong to the first `len` bytes.
-#[inline]
-fn word_mask(index: usize, len: usize) -> u64 {
-    match len.saturating_sub(8 * index) {
-        0 => 0,
-        bytes @ 1..8 => u64::MAX << (64 - 8 * bytes),
-        _ => u64::MAX,
-    }
 }

@@ -26,7 +26,7 @@ impl Body {
             let again = (out.stop.last != 0).then(|| self.entry(out.stop.last));
             let start = match again {
                 None => self.find(from)?,
-                Some(last) => self.find(&beyond(&last, direction))?,
+                Some(last) => self.find(&beyond(last, direction))?,
             };
             self.fill(start, out, max)
         });
@@ -56,7 +56,7 @@ impl Body {
         }
         retry(|| {
             let last = if out.stop.last == 0 { last } else { out.stop.last };
-            let start = self.find(&beyond(&self.entry(last), direction))?;
+            let start = self.find(&beyond(self.entry(last), direction))?;
             self.fill(start, out, max)
         });
     }
@@ -99,7 +99,7 @@ impl Body {
                 out.places.truncate(kept);
                 return Err(Restart);
             };
-            self.note(out, leaf, version, index, all_taken && next == 0);
+            out.note(leaf.place, version, index, all_taken && next == 0);
             match beyond {
                 Some((right, right_version)) if out.places.len() < max => {
                     (leaf, version, index) = (right, right_version, 0);
@@ -137,7 +137,7 @@ impl Body {
                 out.places.truncate(kept);
                 return Err(Restart);
             };
-            self.note(out, leaf, version, index, index == 0 && prev == 0);
+            out.note(leaf.place, version, index, index == 0 && prev == 0);
             match beyond {
                 Some((left, left_version)) if out.places.len() < max => {
                     (leaf, version, index) = (left, left_version, usize::MAX);
@@ -162,22 +162,6 @@ impl Body {
             out.places.push(place);
         }
         Ok(())
-    }
-
-    /// Notes how far a validated read has come.
-    fn note(
-        &self,
-        out: &mut Batch,
-        leaf: NodeRef<'_>,
-        version: crate::latch::Version,
-        index: usize,
-        at_end: bool,
-    ) {
-        if let Some(&last) = out.places.last() {
-            out.stop.last = last;
-        }
-        out.stop.leaf = Some((leaf.place, version, index));
-        out.stop.at_end = at_end;
     }
 
     /// Number of entries with exactly this key (dead ones included), and the leaf position they were counted from.
@@ -213,7 +197,7 @@ impl Body {
 }
 
 /// The cut where a read goes on behind `last`.
-fn beyond<'k>(last: &EntryView<'k>, direction: Direction) -> SeekPos<'k> {
+fn beyond(last: EntryView<'_>, direction: Direction) -> SeekPos<'_> {
     match direction {
         Direction::Forward => SeekPos::after_entry(last),
         Direction::Backward => SeekPos::before_entry(last),

@@ -74,18 +74,18 @@ impl<'k> SeekPos<'k> {
     }
 
     /// Left of this entry.
-    pub fn before_entry(entry: &EntryView<'k>) -> SeekPos<'k> {
+    pub fn before_entry(entry: EntryView<'k>) -> SeekPos<'k> {
         SeekPos::before(entry.key(), entry.row(), entry.lsn(), entry.sign())
     }
 
     /// Right of this entry.
-    pub fn after_entry(entry: &EntryView<'k>) -> SeekPos<'k> {
+    pub fn after_entry(entry: EntryView<'k>) -> SeekPos<'k> {
         SeekPos::after(entry.key(), entry.row(), entry.lsn(), entry.sign())
     }
 
     /// True if `entry` lies left of the cut.
     #[inline]
-    pub(crate) fn is_right_of(&self, entry: &EntryView<'_>) -> bool {
+    pub(crate) fn is_right_of(&self, entry: EntryView<'_>) -> bool {
         match self.side {
             Side::BeforePrefix => entry.key() < self.key,
             Side::AfterPrefix => entry.key() < self.key || entry.key().starts_with(self.key),

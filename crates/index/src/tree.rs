@@ -137,16 +137,15 @@ impl Tree {
 
     fn read(&self, from: &SeekPos<'_>, direction: Direction, out: &mut Batch, max: usize) {
         out.clear();
-        match self.body.get() {
-            Some(body) => body.read(from, direction, out, max),
-            None => {
-                out.tree = None;
-                out.stop = Stop {
-                    direction,
-                    at_end: true,
-                    ..Stop::default()
-                };
-            }
+        if let Some(body) = self.body.get() {
+            body.read(from, direction, out, max);
+        } else {
+            out.tree = None;
+            out.stop = Stop {
+                direction,
+                at_end: true,
+                ..Stop::default()
+            };
         }
     }
 
@@ -192,14 +191,18 @@ impl Tree {
 
     /// Levels of nodes; 0 if nothing was ever inserted.
     pub fn depth(&self) -> usize {
-        let level = |body: &Box<Body>| retry(|| body.enter()).0.level();
-        self.body.get().map_or(0, |body| 1 + usize::from(level(body)))
+        self.body
+            .get()
+            .map_or(0, |body| 1 + usize::from(retry(|| body.enter()).0.level()))
     }
 
     /// Bytes of the tree, entries and nodes included.
     pub fn memory_bytes(&self) -> usize {
-        let heap = |body: &Box<Body>| size_of::<Body>() + body.arena.memory_bytes();
-        size_of::<Tree>() + self.body.get().map_or(0, heap)
+        let heap = self
+            .body
+            .get()
+            .map_or(0, |body| size_of::<Body>() + body.arena.memory_bytes());
+        size_of::<Tree>() + heap
     }
 
     /// Walks the whole tree and compares it with its rules. No other thread may be inserting.

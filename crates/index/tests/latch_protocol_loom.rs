@@ -156,19 +156,41 @@ fn dead_mark_beside_a_split_is_counted_in_the_right_leaf() {
 }
 
 #[test]
-fn of_two_claims_of_one_key_at_least_one_sees_the_other() {
+fn of_two_who_insert_a_key_and_then_count_it_one_sees_both() {
     explore(2, || {
         let tree = tree_of(&[10, 20]);
         let other = Arc::clone(&tree);
-        let claim = |tree: &Tree, key: u8| {
-            let group = tree.key_group(&[15]);
-            insert(tree, key);
-            group.entries() == 0 && !tree.group_changed(&[15], &group)
+        let claim = |tree: &Tree, row: u64| {
+            tree.insert(
+                &[15],
+                RowId::new(row),
+                TxnId::new(1),
+                Lsn::new(8),
+                Sign::Entry,
+                &[],
+            )
+            .unwrap();
+            tree.key_group(&[15]).entries()
         };
-        let worker = thread::spawn(move || claim(&other, 15));
-        let blind = claim(&tree, 16);
-        assert!(!worker.join().unwrap(), "the inserter sees its own entry come");
-        assert!(tree.group_changed(&[15], &Tree::new().key_group(&[15])));
-        let _ = blind;
+        let worker = thread::spawn(move || claim(&other, 1));
+        let mine = claim(&tree, 2);
+        let theirs = worker.join().unwrap();
+        assert_eq!(mine.max(theirs), 2);
+    });
+}
+
+#[test]
+fn group_that_changed_before_the_question_is_seen_to_have_changed() {
+    explore(2, || {
+        let tree = tree_of(&[10, 20]);
+        let group = tree.key_group(&[15]);
+        let other = Arc::clone(&tree);
+        let worker = thread::spawn(move || {
+            insert(&other, 15);
+        });
+        insert(&tree, 12);
+        worker.join().unwrap();
+        assert!(tree.group_changed(&[15], &group));
+        assert!(!tree.group_changed(&[17], &Tree::new().key_group(&[17])));
     });
 }

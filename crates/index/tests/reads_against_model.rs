@@ -158,7 +158,7 @@ proptest! {
             if batch.is_empty() {
                 break;
             }
-            found.extend(batch.entries(&tree).map(|entry| event_of(&entry)));
+            found.extend(batch.entries(&tree).map(|entry| event_of(entry)));
         }
         prop_assert_eq!(found, expected(&model, |_| !forward, forward));
     }

@@ -6,7 +6,7 @@ use pbxt_index::{Batch, KEY_BYTES_MAX, SeekPos, Sign, Tree};
 
 fn insert(tree: &Tree, key: &[u8], row: u64) -> pbxt_index::EntryRef {
     tree.insert(key, RowId::new(row), TxnId::new(1), Lsn::new(8), Sign::Entry, &[])
-        .unwrap()
+        .expect("an entry this small fits")
 }
 
 fn number_key(number: u32) -> [u8; 4] {

@@ -24,6 +24,10 @@ pub(crate) trait Subtree: Sized {
     const LEAF_BITS: u32;
 
     /// A node with nothing in it.
+    #[expect(
+        clippy::unnecessary_box_returns,
+        reason = "a leaf has 32 KiB and must not travel over the stack"
+    )]
     fn empty() -> Box<Self>;
 
     /// The words of a leaf, if it was ever touched.

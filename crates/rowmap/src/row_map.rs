@@ -113,21 +113,8 @@ impl RowMap {
 
     /// Number of the first existing leaf at or after `from`; skips absent subtrees without walking their leaves.
     pub fn next_leaf(&self, from: u64) -> Option<u64> {
-        let trees: [(u32, &dyn Fn(u64) -> Option<u64>); 5] = [
-            (0, &|from| self.height0.get()?.next_leaf(from)),
-            (1, &|from| self.height1.get()?.next_leaf(from)),
-            (2, &|from| self.height2.get()?.next_leaf(from)),
-            (3, &|from| self.height3.get()?.next_leaf(from)),
-            (4, &|from| self.height4.get()?.next_leaf(from)),
-        ];
         let first = height_of(from);
-        trees
-            .iter()
-            .filter(|(height, _)| *height >= first)
-            .find_map(|(height, next)| {
-                let from = if *height == first { from } else { 0 };
-                next(from)
-            })
+        (first..=4).find_map(|height| self.next_leaf_of(height, if height == first { from } else { 0 }))
     }
 
     /// All linked rows with ids at or above `from`, in id order, as the words are when the walk gets there.
@@ -143,6 +130,16 @@ impl RowMap {
     /// Heap bytes reserved for leaves and inner nodes.
     pub fn memory_bytes(&self) -> usize {
         self.memory.load(Ordering::Relaxed)
+    }
+
+    fn next_leaf_of(&self, height: u32, from: u64) -> Option<u64> {
+        match height {
+            0 => self.height0.get()?.next_leaf(from),
+            1 => self.height1.get()?.next_leaf(from),
+            2 => self.height2.get()?.next_leaf(from),
+            3 => self.height3.get()?.next_leaf(from),
+            _ => self.height4.get()?.next_leaf(from),
+        }
     }
 
     #[inline]

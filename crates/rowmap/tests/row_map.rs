@@ -12,9 +12,12 @@ fn word(raw: u64) -> MapWord {
     MapWord::version(Addr::new(raw))
 }
 
+#[track_caller]
 fn link(map: &RowMap, row: u64, raw: u64) {
-    map.compare_exchange(RowId::new(row), MapWord::ABSENT, word(raw))
-        .unwrap();
+    assert_eq!(
+        map.compare_exchange(RowId::new(row), MapWord::ABSENT, word(raw)),
+        Ok(())
+    );
 }
 
 #[test]

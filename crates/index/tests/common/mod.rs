@@ -9,7 +9,7 @@ use pbxt_index::{Batch, EntryRef, EntryView, Sign, Tree};
 pub(crate) type Event = (Vec<u8>, u64, u64, Sign);
 
 /// The event of an entry.
-pub(crate) fn event_of(entry: &EntryView<'_>) -> Event {
+pub(crate) fn event_of(entry: EntryView<'_>) -> Event {
     (
         entry.key().to_vec(),
         entry.row().raw(),
@@ -29,7 +29,7 @@ pub(crate) fn insert(tree: &Tree, event: &Event) -> EntryRef {
         *sign,
         &unpack_of(key),
     )
-    .unwrap()
+    .expect("an entry this small fits")
 }
 
 /// The unpack bytes `insert` gives to a key.
@@ -42,7 +42,7 @@ pub(crate) fn events(tree: &Tree, batch: &Batch) -> Vec<Event> {
     let check = |entry: EntryView<'_>| {
         assert_eq!(entry.txn().raw(), entry.row().raw() ^ entry.lsn().raw());
         assert_eq!(entry.unpack(), unpack_of(entry.key()));
-        event_of(&entry)
+        event_of(entry)
     };
     batch.entries(tree).map(check).collect()
 }
