@@ -91,6 +91,16 @@ pub enum Error {
         /// What speaks against it.
         why: String,
     },
+    /// A setting is out of its bounds.
+    #[error("{name} is {value}, expected {expected}")]
+    Setting {
+        /// Which one.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// What is allowed.
+        expected: &'static str,
+    },
     /// The database was closed.
     #[error("the database is closed")]
     Closed,

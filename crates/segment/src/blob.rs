@@ -3,20 +3,22 @@
 //! Why it exists: a value of many kilobytes in the hot log would push small commits apart and be copied again by
 //! whatever reclaims the log. The row keeps address, length and hash.
 //! Format: docs/format.md#blob-values: frames of at most 256 KiB, each with length and checksum.
-//! Rules: D4 a log record may name a value only after `append` returned, and the flusher calls `sync` before it writes
+//! Rules: D2 a log record may name a value only after `append` returned, and the flusher calls `sync` before it writes
 //! the batch with that record; so a valid batch never names a value that is not durable. P1 ranges are reserved by one
 //! addition and written once; after a crash a new segment is begun.
-//! Latches and I/O: a latch for reservation and for the list of files; no I/O under it except creating a segment.
+//! Latches and I/O: a latch for reservation and for the list of files; no I/O under it except creating a segment. The
+//! syncing latch is held across syncs, so that nobody returns before what he needs is durable.
 //! After a crash: values no record names are garbage inside their segment.
 
+use crate::geometry::SEGMENT_BYTES_MAX;
 use crate::header::SEGMENT_HEADER_BYTES;
 use crate::names::SegmentClass;
 use crate::store::SegmentStore;
 use parking_lot::Mutex;
 use pbxt_base::codec::{get_u32, put_u32};
-use pbxt_base::{Addr, AddrClass, Error, Result, SegmentId, checksum};
+use pbxt_base::{Addr, AddrClass, Error, Result, SegmentId, checksum, stop_point};
 use pbxt_io::DiskFile;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,14 +45,25 @@ struct Current {
 
 #[derive(Debug, Default)]
 struct State {
-    next_id: u32,
     current: Option<Current>,
-    /// Reservations not yet completely written: start address -> nothing else is needed.
-    in_flight: BTreeMap<u64, ()>,
+    /// Start addresses of the ranges that are reserved and not yet completely written.
+    in_flight: BTreeSet<u64>,
     /// Files with completely written, not yet synced ranges.
     dirty: Vec<Arc<dyn DiskFile>>,
     /// Address behind the last reservation.
     reserved_end: u64,
+    /// Why nothing can be appended any more.
+    failed: Option<String>,
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |reason| {
+            Err(Error::Poisoned {
+                reason: reason.clone(),
+            })
+        })
+    }
 }
 
 /// All large values of a database.
@@ -58,74 +71,109 @@ struct State {
 pub struct BlobStore {
     store: Arc<SegmentStore>,
     state: Mutex<State>,
+    /// Held by the thread that syncs.
+    syncing: Mutex<()>,
     durable_end: AtomicU64,
     bytes_written: AtomicU64,
 }
 
 impl BlobStore {
-    /// Values of `store`; new ones go to a new segment (P1).
+    /// Values of `store`; new ones go to a new segment (P1). Refuses if a blob segment has not the header it has to have.
     pub fn open(store: Arc<SegmentStore>) -> Result<Self> {
-        let last = store.list(SegmentClass::Blob)?.last().map_or(0, |id| id.raw());
-        let state = State { next_id: last + 1, ..State::default() };
-        Ok(Self { store, state: Mutex::new(state), durable_end: AtomicU64::new(0), bytes_written: AtomicU64::new(0) })
+        store.check_begun(SegmentClass::Blob)?;
+        Ok(Self {
+            store,
+            state: Mutex::default(),
+            syncing: Mutex::default(),
+            durable_end: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+        })
     }
 
     /// Writes a value. Durable after the next `sync` that begins after this returned.
+    ///
+    /// A full disk or a failed write is the caller's error alone: nothing refers to the range yet.
     pub fn append(&self, value: &[u8]) -> Result<BlobRef> {
-        let stored = stored_bytes(value.len());
+        let stored = stored_bytes(value.len() as u64)?;
         let (file, id, offset) = self.reserve(stored)?;
         let addr = Addr::in_segment(AddrClass::Blob, id, offset);
+        stop_point!("blob.after_reserve");
         let written = write_frames(&*file, value, offset, frame_seed(id, offset));
         let mut state = self.state.lock();
         state.in_flight.remove(&addr.raw());
         written?;
-        if !state.dirty.iter().any(|dirty| dirty.name() == file.name()) {
+        if !state.dirty.iter().any(|dirty| Arc::ptr_eq(dirty, &file)) {
             state.dirty.push(file);
         }
         self.bytes_written.fetch_add(stored, Ordering::Relaxed);
-        Ok(BlobRef { addr, len: value.len() as u64, hash: checksum::xxh3(value) })
+        Ok(BlobRef {
+            addr,
+            len: value.len() as u64,
+            hash: checksum::xxh3(value),
+        })
     }
 
     /// Reads a value into `out` (replacing what it held), checking every frame and the whole.
     pub fn read(&self, blob: &BlobRef, out: &mut Vec<u8>) -> Result<()> {
         let (id, offset) = (blob.addr.segment(), blob.addr.offset());
+        let name = || self.store.name(SegmentClass::Blob, id);
+        let damaged = |expected: String, found: &str| Error::Corrupt {
+            file: name(),
+            offset,
+            expected,
+            found: found.to_owned(),
+        };
+        if blob.addr.class() != AddrClass::Blob {
+            return Err(damaged(
+                "the address of a value".into(),
+                &format!("{:?}", blob.addr),
+            ));
+        }
         let file = self.store.file(SegmentClass::Blob, id)?;
-        let damaged = |expected: String, found: String| Error::Corrupt { file: file.name().to_owned(), offset, expected, found };
-        let stored = stored_bytes(usize::try_from(blob.len).unwrap_or(usize::MAX));
-        if blob.addr.class() != AddrClass::Blob || offset.saturating_add(stored) > file.len()? {
-            return Err(damaged(format!("a value of {} bytes", blob.len), "the end of the file".into()));
+        let stored = stored_bytes(blob.len)?;
+        if offset.saturating_add(stored) > file.len()? {
+            return Err(damaged(
+                format!("a value of {} bytes", blob.len),
+                "the end of the file",
+            ));
         }
-        let mut bytes = vec![0; stored as usize];
-        file.read_at(&mut bytes, offset)?;
         out.clear();
-        let mut at = 0;
-        while out.len() < blob.len as usize {
-            let head = bytes.get(at..at + FRAME_HEAD_BYTES).unwrap_or(&[0; FRAME_HEAD_BYTES]);
-            let (length, crc) = (get_u32(head, 0) as usize, get_u32(head, 4));
-            let body = bytes.get(at + FRAME_HEAD_BYTES..at + FRAME_HEAD_BYTES + length).unwrap_or_default();
-            let seed = frame_seed(id, offset) ^ at as u64;
-            if body.is_empty() || checksum::crc32c(seed, body) != crc {
-                return Err(damaged(format!("a frame of a value with checksum {crc:08x}"), "other bytes".into()));
-            }
-            out.extend_from_slice(body);
-            at += (FRAME_HEAD_BYTES + length).next_multiple_of(8);
-        }
-        if out.len() as u64 != blob.len || checksum::xxh3(out) != blob.hash {
-            return Err(damaged(format!("a value with hash {:016x}", blob.hash), "another value".into()));
+        out.resize(stored as usize, 0);
+        file.read_at(out, offset)?;
+        unframe(out, blob.len as usize, frame_seed(id, offset)).map_err(|crc| {
+            damaged(
+                format!("a frame of a value with checksum {crc:08x}"),
+                "other bytes",
+            )
+        })?;
+        if checksum::xxh3(out) != blob.hash {
+            return Err(damaged(
+                format!("a value with hash {:016x}", blob.hash),
+                "another value",
+            ));
         }
         Ok(())
     }
 
-    /// Makes every value whose `append` has returned durable (rule D4).
+    /// Makes every value whose `append` has returned durable (rule D2). A failure is final: it is never made good by
+    /// another sync (rule D9).
     pub fn sync(&self) -> Result<()> {
+        // Whoever comes while another thread syncs may need what that thread has taken in hand: it waits.
+        let _turn = self.syncing.lock();
         let (dirty, end) = {
             let mut state = self.state.lock();
-            let end = state.in_flight.keys().next().copied().unwrap_or(state.reserved_end);
+            state.check()?;
+            let end = state.in_flight.first().copied().unwrap_or(state.reserved_end);
             (std::mem::take(&mut state.dirty), end)
         };
         for file in dirty {
+            stop_point!("blob.before_sync");
             // Durable now: values the log is about to name. Without it a valid batch could name bytes that are not there.
-            file.sync_data()?;
+            if let Err(error) = file.sync_data() {
+                self.state.lock().failed = Some(error.to_string());
+                return Err(error);
+            }
+            stop_point!("blob.after_sync");
         }
         self.durable_end.fetch_max(end, Ordering::AcqRel);
         Ok(())
@@ -142,41 +190,78 @@ impl BlobStore {
     }
 
     fn reserve(&self, bytes: u64) -> Result<(Arc<dyn DiskFile>, SegmentId, u64)> {
-        let limit = 1 << 30;
-        if bytes + SEGMENT_HEADER_BYTES as u64 > limit {
-            return Err(Error::TooLarge { what: "a value", bytes, limit });
-        }
         let mut state = self.state.lock();
+        state.check()?;
         let segment_bytes = self.store.geometry().blob_segment_bytes;
-        let full = |current: &Current| {
+        let is_full = |current: &Current| {
             current.end > SEGMENT_HEADER_BYTES as u64 && current.end + bytes > segment_bytes
         };
-        if state.current.as_ref().is_none_or(full) {
-            let id = SegmentId::new(state.next_id);
-            let file = self.store.create_growing(SegmentClass::Blob, id)?;
-            state.next_id += 1;
-            state.dirty.push(Arc::clone(&file));
-            state.current = Some(Current { id, file, end: SEGMENT_HEADER_BYTES as u64 });
-        }
-        let Some(current) = state.current.as_mut() else { return Err(Error::Closed) };
+        let current = match state.current.take() {
+            Some(current) if !is_full(&current) => current,
+            _ => {
+                let (id, file) = self.store.create_growing(SegmentClass::Blob)?;
+                Current {
+                    id,
+                    file,
+                    end: SEGMENT_HEADER_BYTES as u64,
+                }
+            }
+        };
         let (file, id, offset) = (Arc::clone(&current.file), current.id, current.end);
-        current.end += bytes;
-        state.in_flight.insert(Addr::in_segment(AddrClass::Blob, id, offset).raw(), ());
-        state.reserved_end = Addr::in_segment(AddrClass::Blob, id, offset).raw() + bytes / 8;
+        let start = Addr::in_segment(AddrClass::Blob, id, offset).raw();
+        state.current = Some(Current {
+            end: offset + bytes,
+            ..current
+        });
+        state.in_flight.insert(start);
+        state.reserved_end = start + bytes / 8;
         Ok((file, id, offset))
     }
 }
 
 /// Bytes a value takes with its frames.
-fn stored_bytes(len: usize) -> u64 {
-    let whole = len / FRAME_BYTES_MAX;
-    let rest = len % FRAME_BYTES_MAX;
-    let frame = |bytes: usize| (FRAME_HEAD_BYTES + bytes).next_multiple_of(8);
-    (whole * frame(FRAME_BYTES_MAX) + if rest > 0 { frame(rest) } else { 0 }) as u64
+fn stored_bytes(len: u64) -> Result<u64> {
+    let limit = SEGMENT_BYTES_MAX - SEGMENT_HEADER_BYTES as u64;
+    let too_large = Error::TooLarge {
+        what: "a value",
+        bytes: len,
+        limit,
+    };
+    if len > limit {
+        return Err(too_large);
+    }
+    let frame = |bytes: u64| (FRAME_HEAD_BYTES as u64 + bytes).next_multiple_of(8);
+    let (whole, rest) = (len / FRAME_BYTES_MAX as u64, len % FRAME_BYTES_MAX as u64);
+    let stored = whole * frame(FRAME_BYTES_MAX as u64) + if rest > 0 { frame(rest) } else { 0 };
+    if stored <= limit {
+        Ok(stored)
+    } else {
+        Err(too_large)
+    }
+}
+
+/// Turns the frames in `bytes` into the `len` bytes of their value. The error is the checksum that did not match.
+fn unframe(bytes: &mut Vec<u8>, len: usize, seed: u64) -> std::result::Result<(), u32> {
+    let (mut from, mut to) = (0, 0);
+    while to < len {
+        let head = bytes.get(from..from + FRAME_HEAD_BYTES).ok_or(0_u32)?;
+        let (length, crc) = (get_u32(head, 0) as usize, get_u32(head, 4));
+        let body = from + FRAME_HEAD_BYTES..from + FRAME_HEAD_BYTES + length;
+        let is_whole = length == (len - to).min(FRAME_BYTES_MAX);
+        let verifies = |body: &[u8]| checksum::crc32c(seed ^ from as u64, body) == crc;
+        if !is_whole || !bytes.get(body.clone()).is_some_and(verifies) {
+            return Err(crc);
+        }
+        bytes.copy_within(body, to);
+        to += length;
+        from += (FRAME_HEAD_BYTES + length).next_multiple_of(8);
+    }
+    bytes.truncate(len);
+    Ok(())
 }
 
 fn frame_seed(id: SegmentId, offset: u64) -> u64 {
-    u64::from(id.raw()) << 32 ^ offset
+    (u64::from(id.raw()) << 32) ^ offset
 }
 
 fn write_frames(file: &dyn DiskFile, value: &[u8], offset: u64, seed: u64) -> Result<()> {

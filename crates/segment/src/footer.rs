@@ -39,13 +39,24 @@ impl SegmentFooter {
 
     /// Reads and checks a footer that begins at `offset` of `file`.
     pub fn decode(bytes: &[u8], file: &str, offset: u64) -> Result<Self> {
-        let damaged = |expected: String, found: String| Error::Corrupt { file: file.to_owned(), offset, expected, found };
+        let damaged = |expected: String, found: String| Error::Corrupt {
+            file: file.to_owned(),
+            offset,
+            expected,
+            found,
+        };
         if bytes.len() < FOOTER_BYTES || get_u64(bytes, 0) != MAGIC {
-            return Err(damaged("the footer of a sealed segment".into(), "other bytes".into()));
+            return Err(damaged(
+                "the footer of a sealed segment".into(),
+                "other bytes".into(),
+            ));
         }
         let (crc, stored) = (checksum::crc32c(MAGIC, &bytes[..CRC_AT]), get_u32(bytes, CRC_AT));
         if crc != stored {
-            return Err(damaged(format!("footer checksum {crc:08x}"), format!("{stored:08x}")));
+            return Err(damaged(
+                format!("footer checksum {crc:08x}"),
+                format!("{stored:08x}"),
+            ));
         }
         Ok(Self {
             id: SegmentId::new(get_u32(bytes, 8)),
@@ -61,7 +72,11 @@ mod tests {
 
     #[test]
     fn footer_bytes_are_as_the_format_says() {
-        let footer = SegmentFooter { id: SegmentId::new(9), hash: 0x1122_3344_5566_7788, end: Lsn::new(4096) };
+        let footer = SegmentFooter {
+            id: SegmentId::new(9),
+            hash: 0x1122_3344_5566_7788,
+            end: Lsn::new(4096),
+        };
         let bytes = footer.encode();
         assert_eq!(&bytes[..12], b"PBXTEND1\x09\0\0\0");
         assert_eq!(&bytes[16..24], [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]);

@@ -1,9 +1,13 @@
 //! Geometry: the sizes that are fixed for the life of a database.
 //!
 //! Why it exists: an LSN names a segment and an offset by division; the divisor must never change.
-//! Rules: F6 powers of two; a hot segment has at least four chunks; a chunk at least four kibibytes more than a header.
+//! Rules: F6 sizes of hot segments and chunks are powers of two; a hot segment has at least four chunks; a chunk has at
+//! least 4 KiB more than a segment header; no segment is larger than an address can reach (1 GiB).
 
 use pbxt_base::{Error, Result, limits};
+
+/// An address has 27 bits for the offset in units of 8 bytes.
+pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// Sizes of a database, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,17 +33,65 @@ impl Default for Geometry {
 impl Geometry {
     /// Small sizes, so that tests cross every border often.
     pub fn small() -> Self {
-        Self { hot_segment_bytes: 128 << 10, chunk_bytes: 16 << 10, blob_segment_bytes: 256 << 10 }
+        Self {
+            hot_segment_bytes: 128 << 10,
+            chunk_bytes: 16 << 10,
+            blob_segment_bytes: 256 << 10,
+        }
     }
 
     /// Refuses sizes that break rule F6.
     pub fn check(&self) -> Result<()> {
-        let powers = self.hot_segment_bytes.is_power_of_two() && self.chunk_bytes.is_power_of_two();
-        let fits = self.chunk_bytes >= 8 << 10 && self.hot_segment_bytes >= 4 * self.chunk_bytes;
-        let bounded = self.hot_segment_bytes <= 1 << 30 && self.blob_segment_bytes <= 1 << 30;
-        if powers && fits && bounded {
-            return Ok(());
+        let setting = |name, value, expected| {
+            Err(Error::Setting {
+                name,
+                value,
+                expected,
+            })
+        };
+        if !self.chunk_bytes.is_power_of_two() || self.chunk_bytes < 8 << 10 {
+            return setting(
+                "the chunk size",
+                self.chunk_bytes,
+                "a power of two of at least 8 KiB",
+            );
         }
-        Err(Error::TooLarge { what: "the segment geometry", bytes: self.hot_segment_bytes, limit: 1 << 30 })
+        let hot = self.hot_segment_bytes;
+        if !hot.is_power_of_two() || hot < 4 * self.chunk_bytes || hot > SEGMENT_BYTES_MAX {
+            return setting(
+                "the size of hot segments",
+                hot,
+                "a power of two from four chunks to 1 GiB",
+            );
+        }
+        if !(64 << 10..=SEGMENT_BYTES_MAX).contains(&self.blob_segment_bytes) {
+            return setting(
+                "the size of blob segments",
+                self.blob_segment_bytes,
+                "64 KiB to 1 GiB",
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_cannot_work_are_refused_with_what_is_allowed() {
+        Geometry::default().check().expect("the default");
+        Geometry::small().check().expect("the small one");
+        let refused = |change: fn(&mut Geometry)| {
+            let mut geometry = Geometry::default();
+            change(&mut geometry);
+            geometry.check().expect_err("refused").to_string()
+        };
+        assert!(refused(|g| g.chunk_bytes = 100_000).starts_with("the chunk size is 100000, expected"));
+        assert!(refused(|g| g.chunk_bytes = 4096).contains("at least 8 KiB"));
+        assert!(refused(|g| g.hot_segment_bytes = 2 * g.chunk_bytes).contains("four chunks"));
+        assert!(refused(|g| g.hot_segment_bytes = 2 << 30).contains("1 GiB"));
+        assert!(refused(|g| g.blob_segment_bytes = 0).contains("blob segments"));
     }
 }

@@ -39,7 +39,7 @@ pub struct SegmentHeader {
     pub cut_checksum: u32,
     /// LSN of the first byte of the segment file.
     pub first_lsn: Lsn,
-    /// Encryption: key id, nonce bytes and tag bytes; 0 = not encrypted.
+    /// Key the body is encrypted with; 0 = not encrypted, the only value of this version.
     pub key_id: u32,
 }
 
@@ -75,23 +75,43 @@ impl SegmentHeader {
             found,
         };
         if bytes.len() < SEGMENT_HEADER_BYTES {
-            return Err(damaged(0, "a segment header of 4096 bytes", format!("{} bytes", bytes.len())));
+            return Err(damaged(
+                0,
+                "a segment header of 4096 bytes",
+                format!("{} bytes", bytes.len()),
+            ));
         }
         if get_u64(bytes, 0) != MAGIC {
-            return Err(damaged(0, "the mark of a PBXT segment", format!("{:016x}", get_u64(bytes, 0))));
+            return Err(damaged(
+                0,
+                "the mark of a PBXT segment",
+                format!("{:016x}", get_u64(bytes, 0)),
+            ));
         }
         let version = get_u32(bytes, 8);
         if version != FORMAT_VERSION {
-            return Err(Error::WrongVersion { file: file.to_owned(), found: version, expected: FORMAT_VERSION });
+            return Err(Error::WrongVersion {
+                file: file.to_owned(),
+                found: version,
+                expected: FORMAT_VERSION,
+            });
         }
         let (crc, stored) = (checksum::crc32c(MAGIC, &bytes[..CRC_AT]), get_u32(bytes, CRC_AT));
         if crc != stored {
-            return Err(damaged(CRC_AT, &format!("header checksum {crc:08x}"), format!("{stored:08x}")));
+            return Err(damaged(
+                CRC_AT,
+                &format!("header checksum {crc:08x}"),
+                format!("{stored:08x}"),
+            ));
+        }
+        if get_u32(bytes, 80) != 0 {
+            let found = format!("key {}: the segment is encrypted", get_u32(bytes, 80));
+            return Err(damaged(80, "no encryption key, as this version has none", found));
         }
         let class_byte = get_u32(bytes, 12);
         let class = u8::try_from(class_byte).ok().and_then(SegmentClass::from_disk);
         Ok(Self {
-            uuid: u128::from(get_u64(bytes, 16)) | u128::from(get_u64(bytes, 24)) << 64,
+            uuid: u128::from(get_u64(bytes, 16)) | (u128::from(get_u64(bytes, 24)) << 64),
             id: SegmentId::new(get_u32(bytes, 32)),
             class: class.ok_or_else(|| damaged(12, "a known segment class", class_byte.to_string()))?,
             incarnation: get_u32(bytes, 36),
@@ -132,7 +152,12 @@ mod tests {
         assert_eq!(&bytes[..16], b"PBXTSEG1\x01\0\0\0\0\0\0\0");
         assert_eq!(&bytes[16..24], [0x10, 0x0f, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0x09]);
         assert_eq!(&bytes[32..40], [7, 0, 0, 0, 3, 0, 0, 0]);
-        assert_eq!(&bytes[64..80], [6, 0, 0, 0, 0xef, 0xbe, 0xad, 0xde, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0]);
+        assert_eq!(
+            &bytes[64..80],
+            [
+                6, 0, 0, 0, 0xef, 0xbe, 0xad, 0xde, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0
+            ]
+        );
         assert_eq!(SegmentHeader::decode(&bytes, "f").expect("intact"), sample());
     }
 
@@ -142,7 +167,9 @@ mod tests {
         for at in (0..SEGMENT_HEADER_BYTES).step_by(7) {
             let mut bad = bytes.clone();
             bad[at] ^= 1;
-            let message = SegmentHeader::decode(&bad, "hot-7").expect_err("damaged").to_string();
+            let message = SegmentHeader::decode(&bad, "hot-7")
+                .expect_err("damaged")
+                .to_string();
             assert!(message.contains("hot-7"), "{message}");
         }
         assert!(SegmentHeader::decode(&bytes[..100], "hot-7").is_err());

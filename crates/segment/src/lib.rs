@@ -6,8 +6,10 @@
 mod blob;
 mod footer;
 mod geometry;
+mod hashing_file;
 mod header;
 mod manifest;
+mod manifest_file;
 mod manifest_record;
 mod names;
 mod store;

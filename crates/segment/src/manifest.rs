@@ -2,74 +2,26 @@
 //!
 //! Why it exists: which segments are sealed and with which content must not be told by the segments alone; a segment
 //! that vanished, or whole old content under a right name, would pass.
-//! Format: docs/format.md#manifest. `pbxt.manifest.a` and `.b`; header of 64 bytes (magic, version, uuid, generation,
-//! crc), then records. The file with the greater generation counts.
-//! Rules: F10 records are only appended, and each append is synced before it is relied on; a new generation is written
-//! whole and synced before the other file is replaced. F11 a record that does not verify ends the manifest only if
-//! nothing follows it; otherwise, and in a file's first record, it is damage.
-//! Latches and I/O: one latch, held across append and sync: manifest records are rare (one a segment).
-//! After a crash: an append in flight is not there; its fact is found again from the segments by whoever wrote it.
+//! Format: docs/format.md#manifest; bytes in `manifest_file` and `manifest_record`.
+//! Rules: F10 records are only appended, and each append is synced before it is relied on; when a file is half full, or
+//! was left torn, the facts go to the other file as a new generation, synced with its name, and only then the old file
+//! gets its last record, `Superseded`. So a file that is not superseded counts, whatever the other one looks like, and
+//! a superseded one never does. D9 a failed write or sync ends all appending.
+//! Latches and I/O: one latch, held across append and sync: manifest records are rare (one or two a segment).
+//! After a crash: an append in flight is there or not; whoever wanted it finds the fact again from the segments.
 
 use crate::geometry::Geometry;
-use crate::manifest_record::{ManifestRecord, SealedSegment};
+use crate::manifest_file::{Decoded, Facts, decode, encode_image};
+use crate::manifest_record::{ManifestRecord, SealedSegment, frame};
 use crate::names::SegmentClass;
 use parking_lot::Mutex;
-use pbxt_base::codec::{get_u32, get_u64, put_u32, put_u64};
-use pbxt_base::limits::FORMAT_VERSION;
-use pbxt_base::{Error, Lsn, Result, SegmentId, checksum};
+use pbxt_base::{Error, Result, SegmentId, stop_point};
 use pbxt_io::{Disk, DiskFile};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const NAMES: [&str; 2] = ["pbxt.manifest.a", "pbxt.manifest.b"];
-const MAGIC: u64 = u64::from_le_bytes(*b"PBXTMAN1");
-const HEADER_BYTES: usize = 64;
-const RECORD_HEAD_BYTES: usize = 8;
-/// A file longer than this is replaced by a new generation.
-const FILE_BYTES_MAX: u64 = if cfg!(test) { 8 << 10 } else { 1 << 20 };
-
-/// What the manifest says now.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
-    pub uuid: u128,
-    pub geometry: Geometry,
-    pub created: u64,
-    pub incarnation: u32,
-    pub sealed: BTreeMap<(SegmentClass, SegmentId), SealedSegment>,
-    /// Set while the last thing that happened is a close in order.
-    pub closed: Option<Lsn>,
-}
-
-impl Facts {
-    fn apply(&mut self, record: ManifestRecord) {
-        match record {
-            ManifestRecord::Create { uuid, geometry, created } => {
-                *self = Self { uuid, geometry, created, ..Self::default() };
-            }
-            ManifestRecord::Opened { incarnation } => {
-                self.incarnation = incarnation;
-                self.closed = None;
-            }
-            ManifestRecord::Sealed(sealed) => {
-                self.sealed.insert((sealed.class, sealed.id), sealed);
-            }
-            ManifestRecord::Dropped { class, id } => {
-                self.sealed.remove(&(class, id));
-            }
-            ManifestRecord::Closed { end } => self.closed = Some(end),
-        }
-    }
-
-    /// The shortest list of records that says the same.
-    fn records(&self) -> Vec<ManifestRecord> {
-        let Self { uuid, geometry, created, incarnation, .. } = *self;
-        let mut records = vec![ManifestRecord::Create { uuid, geometry, created }];
-        records.push(ManifestRecord::Opened { incarnation });
-        records.extend(self.sealed.values().map(|sealed| ManifestRecord::Sealed(*sealed)));
-        records.extend(self.closed.map(|end| ManifestRecord::Closed { end }));
-        records
-    }
-}
+pub(crate) const NAMES: [&str; 2] = ["pbxt.manifest.a", "pbxt.manifest.b"];
+/// Bytes of a file at least; set aside when it is made, so that appending needs no space.
+pub(crate) const FILE_BYTES_MIN: u64 = 64 << 10;
 
 #[derive(Debug)]
 struct Writer {
@@ -77,12 +29,48 @@ struct Writer {
     generation: u64,
     file: Arc<dyn DiskFile>,
     end: u64,
+    is_torn: bool,
+    /// Why nothing can be appended any more (rule D9).
+    failed: Option<String>,
 }
 
 impl Writer {
-    /// Only then may the other file be half made: a switch writes it when this one is full (rule F10).
-    fn is_before_a_switch(&self) -> bool {
-        self.end >= FILE_BYTES_MAX
+    fn continuing(file: Arc<dyn DiskFile>, found: Decoded) -> Self {
+        let Decoded {
+            facts,
+            generation,
+            end,
+            is_torn,
+        } = found;
+        Self {
+            facts,
+            generation,
+            file,
+            end: end as u64,
+            is_torn,
+            failed: None,
+        }
+    }
+
+    /// Appends; any failure is final, as nobody knows what the medium holds now.
+    fn append(&mut self, record: ManifestRecord) -> Result<()> {
+        let mut bytes = Vec::new();
+        frame(record, self.generation, self.end, &mut bytes);
+        stop_point!("manifest.before_write");
+        // Durable now: the fact. Without it a reader after a crash would not know of the segment this record names.
+        let done = self
+            .file
+            .write_at(&bytes, self.end)
+            .and_then(|()| self.file.sync_data());
+        stop_point!("manifest.after_sync");
+        match &done {
+            Ok(()) => {
+                self.end += bytes.len() as u64;
+                self.facts.apply(record);
+            }
+            Err(error) => self.failed = Some(error.to_string()),
+        }
+        done
     }
 }
 
@@ -91,6 +79,36 @@ impl Writer {
 pub struct Manifest {
     disk: Arc<dyn Disk>,
     writer: Mutex<Writer>,
+}
+
+/// Bytes of the last record of a file that is full.
+const SUPERSEDED_BYTES: u64 = 8 + 1 + 8;
+
+/// One file as it was found.
+#[derive(Debug)]
+enum Found {
+    Missing,
+    Whole(Arc<dyn DiskFile>, Decoded),
+    Unreadable(Error),
+}
+
+impl Found {
+    fn generation(&self) -> Option<u64> {
+        match self {
+            Self::Whole(_, decoded) => Some(decoded.generation),
+            Self::Missing | Self::Unreadable(_) => None,
+        }
+    }
+
+    fn into_error(self, disk: &dyn Disk) -> Error {
+        match self {
+            Self::Unreadable(error) => error,
+            Self::Missing | Self::Whole(..) => Error::NotADatabase {
+                path: disk.location(),
+                why: "its manifest is missing".into(),
+            },
+        }
+    }
 }
 
 impl Manifest {
@@ -102,49 +120,121 @@ impl Manifest {
     /// Makes the manifest of a new database; durable on return.
     pub(crate) fn create(disk: Arc<dyn Disk>, uuid: u128, geometry: Geometry, created: u64) -> Result<Self> {
         geometry.check()?;
-        let facts = Facts { uuid, geometry, created, ..Facts::default() };
+        let facts = Facts {
+            uuid,
+            geometry,
+            created,
+            ..Facts::default()
+        };
         let (file, end) = write_generation(&*disk, &facts, 1)?;
-        Ok(Self { disk, writer: Mutex::new(Writer { facts, generation: 1, file, end }) })
+        let writer = Writer {
+            facts,
+            generation: 1,
+            file,
+            end,
+            is_torn: false,
+            failed: None,
+        };
+        Ok(Self {
+            disk,
+            writer: Mutex::new(writer),
+        })
     }
 
-    /// Reads the newer of the two files. A file whose header does not verify was being made when the power went and is
-    /// ignored if the other one is whole.
+    /// Reads the file that counts.
     pub(crate) fn open(disk: Arc<dyn Disk>, writable: bool) -> Result<Self> {
-        let mut found = Vec::new();
-        let mut failure = None;
-        for name in NAMES {
-            if disk.exists(name)? {
-                match read_file(&*disk, name, writable) {
-                    Ok(read) => found.push(read),
-                    Err(error @ Error::WrongVersion { .. }) => return Err(error),
-                    Err(error) => failure = Some(error),
-                }
+        let [a, b] = [read(&*disk, 0, writable)?, read(&*disk, 1, writable)?];
+        let (newer, other) = if a.generation() > b.generation() {
+            (a, b)
+        } else {
+            (b, a)
+        };
+        let (file, newest) = match (newer, &other) {
+            (Found::Whole(file, newest), _) => (file, newest),
+            (Found::Unreadable(error), _) => return Err(error),
+            (Found::Missing, _) => return Err(other.into_error(&*disk)),
+        };
+        let Decoded {
+            facts,
+            generation,
+            end,
+            is_torn,
+        } = newest;
+        match (other, facts.superseded) {
+            (Found::Whole(_, older), _) if older.facts.uuid != facts.uuid => {
+                let why = format!("'{}' and '{}' belong to two databases", NAMES[0], NAMES[1]);
+                return Err(Error::NotADatabase {
+                    path: disk.location(),
+                    why,
+                });
             }
+            (other, Some(successor)) => return Err(missing(&*disk, other, successor)),
+            (Found::Whole(file, older), None) if writable && older.facts.superseded.is_none() => {
+                // The power went between the new generation and the last record of the old one.
+                Writer::continuing(file, older).append(ManifestRecord::Superseded { generation })?;
+            }
+            (_, None) => {}
         }
-        found.sort_by_key(|read| read.generation);
-        match found.pop() {
-            Some(newest) if failure.is_none() || newest.is_before_a_switch() => Ok(Self { disk, writer: Mutex::new(newest) }),
-            _ => Err(failure.unwrap_or(Error::NotADatabase { path: disk.location(), why: "its manifest is missing".into() })),
-        }
+        let writer = Writer::continuing(
+            file,
+            Decoded {
+                facts,
+                generation,
+                end,
+                is_torn,
+            },
+        );
+        Ok(Self {
+            disk,
+            writer: Mutex::new(writer),
+        })
     }
 
-    /// Appends a fact; durable on return (rule F10).
+    /// Appends a fact; durable on return (rule F10). `NoSpace` leaves everything as it was; any other failure is final.
     pub(crate) fn append(&self, record: ManifestRecord) -> Result<()> {
         let mut writer = self.writer.lock();
+        if let Some(reason) = &writer.failed {
+            return Err(Error::Poisoned {
+                reason: reason.clone(),
+            });
+        }
+        let mut bytes = Vec::new();
+        frame(record, writer.generation, writer.end, &mut bytes);
+        let (end, len) = (writer.end + bytes.len() as u64, writer.file.len()?);
+        if !writer.is_torn && end <= len / 2 {
+            return writer.append(record);
+        }
+        match self.switch(&mut writer, record) {
+            // The second half of a file is kept for just this.
+            Err(Error::NoSpace { .. }) if !writer.is_torn && end + SUPERSEDED_BYTES <= len => {
+                writer.append(record)
+            }
+            Err(error @ Error::NoSpace { .. }) => Err(error),
+            Err(error) => {
+                writer.failed = Some(error.to_string());
+                Err(error)
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes the next generation, `record` included, to the other file.
+    fn switch(&self, writer: &mut Writer, record: ManifestRecord) -> Result<()> {
         let mut facts = writer.facts.clone();
         facts.apply(record);
-        if writer.end >= FILE_BYTES_MAX {
-            let generation = writer.generation + 1;
-            let (file, end) = write_generation(&*self.disk, &facts, generation)?;
-            *writer = Writer { facts, generation, file, end };
-            return Ok(());
-        }
-        let bytes = encode_record(record, writer.generation, writer.end);
-        writer.file.write_at(&bytes, writer.end)?;
-        // Durable now: the fact. Without it a reader after a crash would not know of the segment this record names.
-        writer.file.sync_data()?;
-        writer.end += bytes.len() as u64;
-        writer.facts = facts;
+        let generation = writer.generation + 1;
+        let (file, end) = write_generation(&*self.disk, &facts, generation)?;
+        stop_point!("manifest.before_supersede");
+        // A torn append was never part of the file; this takes its place.
+        writer.append(ManifestRecord::Superseded { generation })?;
+        *writer = Writer {
+            facts,
+            generation,
+            file,
+            end,
+            is_torn: false,
+            failed: None,
+        };
         Ok(())
     }
 
@@ -156,26 +246,52 @@ impl Manifest {
     pub fn sealed(&self, class: SegmentClass, id: SegmentId) -> Option<SealedSegment> {
         self.writer.lock().facts.sealed.get(&(class, id)).copied()
     }
+
+    /// The first id of the class that was never used.
+    pub(crate) fn next_id(&self, class: SegmentClass) -> SegmentId {
+        let highest = self
+            .writer
+            .lock()
+            .facts
+            .highest
+            .get(&class)
+            .copied()
+            .unwrap_or_default();
+        SegmentId::new(highest.raw() + 1)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn generation(&self) -> u64 {
+        self.writer.lock().generation
+    }
+}
+
+/// Error for a file whose successor is not what it has to be.
+fn missing(disk: &dyn Disk, other: Found, successor: u64) -> Error {
+    let Found::Unreadable(error) = other else {
+        return Error::Corrupt {
+            file: format!("{}/{}", disk.location(), name_of(successor)),
+            offset: 0,
+            expected: format!("generation {successor} of the manifest"),
+            found: "an older one, or no such file".into(),
+        };
+    };
+    error
+}
+
+fn name_of(generation: u64) -> &'static str {
+    NAMES[(generation % 2) as usize]
 }
 
 fn write_generation(disk: &dyn Disk, facts: &Facts, generation: u64) -> Result<(Arc<dyn DiskFile>, u64)> {
-    let name = NAMES[(generation % 2) as usize];
+    let name = name_of(generation);
     if disk.exists(name)? {
         disk.remove(name)?;
     }
-    let file = disk.create(name, 0)?;
-    let mut bytes = vec![0; HEADER_BYTES];
-    put_u64(&mut bytes, 0, MAGIC);
-    put_u32(&mut bytes, 8, FORMAT_VERSION);
-    put_u64(&mut bytes, 16, facts.uuid as u64);
-    put_u64(&mut bytes, 24, (facts.uuid >> 64) as u64);
-    put_u64(&mut bytes, 32, generation);
-    let crc = checksum::crc32c(MAGIC, &bytes[..HEADER_BYTES - 4]);
-    put_u32(&mut bytes, HEADER_BYTES - 4, crc);
-    for record in facts.records() {
-        let encoded = encode_record(record, generation, bytes.len() as u64);
-        bytes.extend_from_slice(&encoded);
-    }
+    let bytes = encode_image(facts, generation);
+    // Four times the image: half of the file, and so as much again as the image, can be appended before the next switch.
+    let capacity = (4 * bytes.len() as u64).next_power_of_two().max(FILE_BYTES_MIN);
+    let file = disk.create(name, capacity)?;
     file.write_at(&bytes, 0)?;
     // Durable now: a whole generation under its name. Without it a crash could leave neither file readable.
     file.sync_data()?;
@@ -183,77 +299,25 @@ fn write_generation(disk: &dyn Disk, facts: &Facts, generation: u64) -> Result<(
     Ok((file, bytes.len() as u64))
 }
 
-fn seed(generation: u64, offset: u64) -> u64 {
-    generation << 32 ^ offset
-}
-
-fn encode_record(record: ManifestRecord, generation: u64, offset: u64) -> Vec<u8> {
-    let mut bytes = vec![0; RECORD_HEAD_BYTES];
-    record.encode(&mut bytes);
-    let length = (bytes.len() - RECORD_HEAD_BYTES) as u32;
-    put_u32(&mut bytes, 0, length);
-    let crc = checksum::crc32c(seed(generation, offset), &bytes[RECORD_HEAD_BYTES..]);
-    put_u32(&mut bytes, 4, crc);
-    bytes
-}
-
-fn read_file(disk: &dyn Disk, name: &str, writable: bool) -> Result<Writer> {
+fn read(disk: &dyn Disk, index: u64, writable: bool) -> Result<Found> {
+    let name = name_of(index);
+    if !disk.exists(name)? {
+        return Ok(Found::Missing);
+    }
     let file = disk.open(name, writable)?;
-    let length = file.len()?;
-    let title = file.name().to_owned();
-    let damaged = |offset: u64, expected: &str, found: String| Error::Corrupt {
-        file: title.clone(),
-        offset,
-        expected: expected.to_owned(),
-        found,
-    };
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(0)];
     file.read_at(&mut bytes, 0)?;
-    if bytes.len() < HEADER_BYTES || get_u64(&bytes, 0) != MAGIC {
-        return Err(damaged(0, "the header of a manifest", format!("{length} other bytes")));
+    match decode(&bytes, file.name()) {
+        Ok(decoded) if decoded.generation % 2 == index => Ok(Found::Whole(file, decoded)),
+        Ok(decoded) => Ok(Found::Unreadable(Error::Corrupt {
+            file: file.name().to_owned(),
+            offset: 32,
+            expected: format!("a generation for '{name}'"),
+            found: format!("generation {}", decoded.generation),
+        })),
+        Err(error @ Error::Corrupt { .. }) => Ok(Found::Unreadable(error)),
+        Err(error) => Err(error),
     }
-    let version = get_u32(&bytes, 8);
-    if version != FORMAT_VERSION {
-        return Err(Error::WrongVersion { file: title.clone(), found: version, expected: FORMAT_VERSION });
-    }
-    let (crc, stored) = (checksum::crc32c(MAGIC, &bytes[..HEADER_BYTES - 4]), get_u32(&bytes, HEADER_BYTES - 4));
-    if crc != stored {
-        return Err(damaged(HEADER_BYTES as u64 - 4, &format!("header checksum {crc:08x}"), format!("{stored:08x}")));
-    }
-    let generation = get_u64(&bytes, 32);
-    let mut facts = Facts::default();
-    let mut at = HEADER_BYTES;
-    while at < bytes.len() {
-        match read_record(&bytes, at, generation) {
-            Some((body, next)) => {
-                let record = ManifestRecord::decode(body).map_err(|error| error.in_file(&title))?;
-                let unknown = || damaged(at as u64, "a known manifest record", format!("kind {}", body.first().copied().unwrap_or(0)));
-                facts.apply(record.ok_or_else(unknown)?);
-                at = next;
-            }
-            // Rule F11: only the very last append may be torn.
-            None if facts.uuid != 0 && nothing_follows(&bytes, at, generation) => break,
-            None => return Err(damaged(at as u64, "a manifest record with its checksum", "other bytes".into())),
-        }
-    }
-    if facts.uuid == 0 {
-        return Err(damaged(HEADER_BYTES as u64, "the record that created the database", "nothing".into()));
-    }
-    Ok(Writer { facts, generation, file, end: at as u64 })
-}
-
-/// Body of the record at `at` and the place behind it, if its checksum is right.
-fn read_record(bytes: &[u8], at: usize, generation: u64) -> Option<(&[u8], usize)> {
-    let head = bytes.get(at..at + RECORD_HEAD_BYTES)?;
-    let start = at + RECORD_HEAD_BYTES;
-    let end = start.checked_add(get_u32(head, 0) as usize)?;
-    let body = bytes.get(start..end).filter(|body| !body.is_empty())?;
-    (checksum::crc32c(seed(generation, at as u64), body) == get_u32(head, 4)).then_some((body, end))
-}
-
-/// True if no whole record begins anywhere behind the broken one.
-fn nothing_follows(bytes: &[u8], broken: usize, generation: u64) -> bool {
-    (broken + 1..bytes.len()).all(|at| read_record(bytes, at, generation).is_none())
 }
 
 #[cfg(test)]

@@ -19,16 +19,26 @@ pub enum SegmentClass {
 }
 
 impl SegmentClass {
-    const ALL: [(Self, &'static str); 4] =
-        [(Self::Hot, "hot"), (Self::Cold, "cold"), (Self::Meta, "meta"), (Self::Blob, "blob")];
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Hot, "hot"),
+        (Self::Cold, "cold"),
+        (Self::Meta, "meta"),
+        (Self::Blob, "blob"),
+    ];
 
     /// The class with this number on disk.
     pub fn from_disk(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().map(|(class, _)| class).find(|class| *class as u8 == byte)
+        Self::ALL
+            .into_iter()
+            .map(|(class, _)| class)
+            .find(|class| *class as u8 == byte)
     }
 
     fn prefix(self) -> &'static str {
-        Self::ALL.into_iter().find(|(class, _)| *class == self).map_or("", |(_, prefix)| prefix)
+        Self::ALL
+            .into_iter()
+            .find(|(class, _)| *class == self)
+            .map_or("", |(_, prefix)| prefix)
     }
 }
 
@@ -40,8 +50,13 @@ pub fn segment_name(class: SegmentClass, id: SegmentId) -> String {
 /// Class and id of a segment file's name.
 pub(crate) fn parse_segment_name(name: &str) -> Option<(SegmentClass, SegmentId)> {
     let (prefix, number) = name.strip_suffix(".seg")?.split_once('-')?;
-    let class = SegmentClass::ALL.into_iter().find(|(_, known)| *known == prefix)?.0;
-    let id = u32::from_str_radix(number, 16).ok().filter(|_| number.len() == 8)?;
+    let class = SegmentClass::ALL
+        .into_iter()
+        .find(|(_, known)| *known == prefix)?
+        .0;
+    let id = u32::from_str_radix(number, 16)
+        .ok()
+        .filter(|_| number.len() == 8)?;
     Some((class, SegmentId::new(id)))
 }
 
@@ -53,7 +68,10 @@ mod tests {
     fn names_come_back() {
         let name = segment_name(SegmentClass::Blob, SegmentId::new(0x1a2b));
         assert_eq!(name, "blob-00001a2b.seg");
-        assert_eq!(parse_segment_name(&name), Some((SegmentClass::Blob, SegmentId::new(0x1a2b))));
+        assert_eq!(
+            parse_segment_name(&name),
+            Some((SegmentClass::Blob, SegmentId::new(0x1a2b)))
+        );
         for other in ["hot-1.seg", "warm-00000001.seg", "hot-0000000g.seg", "pbxt.lock"] {
             assert_eq!(parse_segment_name(other), None, "{other}");
         }

@@ -3,26 +3,31 @@
 //! Why it exists: start-up decides here what the directory is (new, closed in order, crashed, damaged, of another
 //! version, not ours, in use); afterwards nobody else knows file names, headers or footers.
 //! Format: docs/format.md#files.
-//! Rules: P1 a writer owns the end of its segment, there is no call that writes elsewhere. F7, F8, F10. D9 a segment is
-//! prepared (created, all of its space allocated, its name durable) before the log may reach it, so a full disk is an
-//! ordinary error of the preparer and never of a commit.
-//! Latches and I/O: one short latch for the map of open files.
-//! After a crash: prepared and never begun segments have no header; they are used again.
+//! Rules: P1 a writer owns the end of its segment, there is no call that writes elsewhere, and a segment file of an
+//! earlier life is made anew before it is begun. F7, F8, F10. D10 a segment is prepared (created, all of its space set
+//! aside, its name durable) before the log may reach it, so a full disk is an ordinary error of the preparer and never
+//! of a commit.
+//! Latches and I/O: short latches for the maps of open and of prepared files; opening a file is the only I/O under one.
+//! After a crash: prepared and never begun segments have no header and are made anew; a manifest that was being made for
+//! a new database, with no segment beside it, is made anew too.
 
 use crate::footer::{FOOTER_BYTES, SegmentFooter};
 use crate::geometry::Geometry;
+use crate::hashing_file::{HashState, HashingFile, hash_of};
 use crate::header::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::manifest::{Facts, Manifest};
+use crate::manifest::Manifest;
+use crate::manifest_file::Facts;
 use crate::manifest_record::{ManifestRecord, SealedSegment};
 use crate::names::{SegmentClass, parse_segment_name, segment_name};
-use parking_lot::Mutex;
-use pbxt_base::checksum::RunningHash;
-use pbxt_base::{Error, Lsn, Result, SegmentId, stop_point};
+use parking_lot::{Mutex, RwLock};
+use pbxt_base::{Error, Lsn, Result, SegmentId, invariant, stop_point};
 use pbxt_io::{Disk, DiskFile, DiskLock};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 const LOCK_NAME: &str = "pbxt.lock";
+/// Open files kept at most, besides those in use: a database may have more segments than a process may have files.
+const OPEN_FILES_MAX: usize = 256;
 
 /// How to open.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +42,8 @@ pub struct OpenMode {
     pub now: u64,
 }
 
-/// What the directory was.
+/// What the directory was. The other cases are errors: `Corrupt` (damaged), `WrongVersion`, `NotADatabase` (not ours,
+/// or nothing there and nothing may be made), `Locked` (in use).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartState {
     /// There was no database; there is one now.
@@ -48,6 +54,8 @@ pub enum StartState {
     Crashed,
 }
 
+type FileMap = HashMap<(SegmentClass, SegmentId), Arc<dyn DiskFile>>;
+
 /// The files of an open database.
 #[derive(Debug)]
 pub struct SegmentStore {
@@ -57,7 +65,11 @@ pub struct SegmentStore {
     uuid: u128,
     incarnation: u32,
     state: StartState,
-    files: Mutex<HashMap<(SegmentClass, SegmentId), Arc<dyn DiskFile>>>,
+    read_only: bool,
+    files: RwLock<FileMap>,
+    /// Hot segments this life has prepared and not begun.
+    prepared: Mutex<HashSet<SegmentId>>,
+    /// Hashes of the hot segments this life has begun and not sealed.
     hashes: Mutex<HashMap<SegmentId, Arc<Mutex<HashState>>>>,
     _lock: DiskLock,
 }
@@ -65,59 +77,94 @@ pub struct SegmentStore {
 impl SegmentStore {
     /// Opens the directory. Every refusal is a sentence that names the file and what to do.
     pub fn open(disk: Arc<dyn Disk>, mode: OpenMode) -> Result<Self> {
-        let lock = disk.lock(LOCK_NAME)?;
-        let (manifest, state) = if Manifest::exists(&*disk)? {
-            let manifest = Manifest::open(Arc::clone(&disk), !mode.read_only)?;
-            let state = manifest.facts().closed.map_or(StartState::Crashed, StartState::Clean);
-            (manifest, state)
-        } else {
-            (Self::create(&disk, mode)?, StartState::New)
+        let lock = match disk.lock(LOCK_NAME) {
+            // Where nobody can write, nobody can be writing.
+            Err(Error::ReadOnlyMedia { .. }) if mode.read_only => Box::new(()),
+            lock => lock?,
         };
+        let (manifest, state) = Self::open_or_create(&disk, mode)?;
         let facts = manifest.facts();
         facts.geometry.check()?;
-        let incarnation = facts.incarnation + 1;
-        if !mode.read_only {
-            manifest.append(ManifestRecord::Opened { incarnation })?;
-        }
-        let store = Self {
+        let mut store = Self {
             disk,
             geometry: facts.geometry,
             uuid: facts.uuid,
             manifest,
-            incarnation,
+            incarnation: 0,
             state,
-            files: Mutex::default(),
+            read_only: mode.read_only,
+            files: RwLock::default(),
+            prepared: Mutex::default(),
             hashes: Mutex::default(),
             _lock: lock,
         };
-        store.check_sealed_are_there(&facts)?;
+        store.check_files_are_there(&facts)?;
+        store.incarnation = facts.incarnation.max(store.newest_incarnation()?) + 1;
+        if !mode.read_only {
+            store.manifest.append(ManifestRecord::Opened {
+                incarnation: store.incarnation,
+            })?;
+        }
         Ok(store)
     }
 
-    fn create(disk: &Arc<dyn Disk>, mode: OpenMode) -> Result<Manifest> {
+    fn open_or_create(disk: &Arc<dyn Disk>, mode: OpenMode) -> Result<(Manifest, StartState)> {
         let path = disk.location();
-        if let Some(stray) = disk.list()?.into_iter().find(|name| parse_segment_name(name).is_some()) {
-            return Err(Error::NotADatabase { path, why: format!("'{stray}' is there but the manifest is missing: restore it from a backup") });
+        let stray = disk
+            .list()?
+            .into_iter()
+            .find(|name| parse_segment_name(name).is_some());
+        if Manifest::exists(&**disk)? {
+            match Manifest::open(Arc::clone(disk), !mode.read_only) {
+                Ok(manifest) => {
+                    let state = manifest
+                        .facts()
+                        .closed
+                        .map_or(StartState::Crashed, StartState::Clean);
+                    return Ok((manifest, state));
+                }
+                // The power went while the database was being made: nothing was ever kept in it.
+                Err(Error::Corrupt { .. }) if stray.is_none() && mode.create.is_some() && !mode.read_only => {
+                }
+                Err(error) => return Err(error),
+            }
+        } else if let Some(stray) = stray {
+            let why = format!("'{stray}' is there but the manifest is missing: restore it from a backup");
+            return Err(Error::NotADatabase { path, why });
         }
         let Some(geometry) = mode.create.filter(|_| !mode.read_only) else {
-            return Err(Error::NotADatabase { path, why: "there is no manifest".into() });
+            return Err(Error::NotADatabase {
+                path,
+                why: "there is no manifest".into(),
+            });
         };
-        Manifest::create(Arc::clone(disk), mode.new_uuid, geometry, mode.now)
+        Ok((
+            Manifest::create(Arc::clone(disk), mode.new_uuid, geometry, mode.now)?,
+            StartState::New,
+        ))
     }
 
-    fn check_sealed_are_there(&self, facts: &Facts) -> Result<()> {
-        for sealed in facts.sealed.values() {
-            let name = segment_name(sealed.class, sealed.id);
-            if !self.disk.exists(&name)? {
-                return Err(Error::Corrupt {
-                    file: format!("{}/{name}", self.disk.location()),
-                    offset: 0,
-                    expected: "a sealed segment the manifest lists".into(),
-                    found: "no such file".into(),
-                });
+    fn check_files_are_there(&self, facts: &Facts) -> Result<()> {
+        let present: BTreeSet<String> = self.disk.list()?.into_iter().collect();
+        for &(class, id) in facts.sealed.keys().chain(&facts.begun) {
+            if !present.contains(&segment_name(class, id)) {
+                return Err(self.damaged(class, id, 0, "a segment the manifest lists", "no such file"));
             }
         }
         Ok(())
+    }
+
+    /// The incarnation of the newest begun hot segment; 0 if there is none. The manifest knows it too, unless its last
+    /// record rotted away, and an incarnation must never be used twice (rule D7).
+    fn newest_incarnation(&self) -> Result<u32> {
+        for id in self.list(SegmentClass::Hot)?.into_iter().rev() {
+            match self.header(SegmentClass::Hot, id) {
+                Ok(Some(header)) => return Ok(header.incarnation),
+                Ok(None) | Err(Error::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(0)
     }
 
     /// What the directory was when it was opened.
@@ -164,44 +211,86 @@ impl SegmentStore {
         self.manifest.sealed(class, id)
     }
 
-    /// Creates a hot segment of full size (rule D9). Fine if it was prepared before.
+    /// Creates a hot segment of full size (rule D10). Fine if this life has prepared it before; a file that an earlier
+    /// life prepared and never begun is made anew, so no byte of it is written twice.
     pub fn prepare(&self, id: SegmentId) -> Result<()> {
+        let mut prepared = self.prepared.lock();
+        if prepared.contains(&id) {
+            return Ok(());
+        }
         let name = segment_name(SegmentClass::Hot, id);
         if self.disk.exists(&name)? {
-            if self.disk.open(&name, false)?.len()? == self.geometry.hot_segment_bytes {
-                return Ok(());
-            }
-            // Its creation was cut short by a crash: it has no header yet.
-            self.disk.remove(&name)?;
+            self.remove_unbegun(id, &name)?;
         }
         let file = self.disk.create(&name, self.geometry.hot_segment_bytes)?;
         // Durable now: the name and the size. Without them a commit could be written into a file a crash forgets.
         file.sync_data()?;
-        self.disk.sync_dir()
+        self.disk.sync_dir()?;
+        self.files.write().insert((SegmentClass::Hot, id), file);
+        prepared.insert(id);
+        Ok(())
     }
 
-    /// Writes the header of a prepared hot segment and gives the file to its writer.
-    pub fn begin(&self, id: SegmentId, previous: SegmentId, cut: Lsn, cut_checksum: u32, first_lsn: Lsn) -> Result<Arc<dyn DiskFile>> {
+    fn remove_unbegun(&self, id: SegmentId, name: &str) -> Result<()> {
+        let file = self.disk.open(name, false)?;
+        let mut bytes = vec![0; file.len()?.min(SEGMENT_HEADER_BYTES as u64) as usize];
+        file.read_at(&mut bytes, 0)?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            let found = "one that has a header";
+            return Err(self.damaged(SegmentClass::Hot, id, 0, "a segment that was never begun", found));
+        }
+        self.files.write().remove(&(SegmentClass::Hot, id));
+        self.disk.remove(name)
+    }
+
+    /// Writes the header of a segment that `prepare` made and gives the file to its one writer, who writes upwards,
+    /// never twice; the first sync makes the header durable together with the body.
+    pub fn begin(
+        &self,
+        id: SegmentId,
+        previous: SegmentId,
+        cut: Lsn,
+        cut_checksum: u32,
+        first_lsn: Lsn,
+    ) -> Result<Arc<dyn DiskFile>> {
+        invariant!(
+            self.prepared.lock().remove(&id),
+            "D10: segment {id} is prepared once before it is begun"
+        );
         let header = SegmentHeader {
-            uuid: self.uuid,
-            id,
-            class: SegmentClass::Hot,
             segment_bytes: self.geometry.hot_segment_bytes,
             chunk_bytes: self.geometry.chunk_bytes,
-            incarnation: self.incarnation,
             previous,
             cut,
             cut_checksum,
             first_lsn,
-            key_id: 0,
+            ..self.plain_header(SegmentClass::Hot, id)
         };
-        let file = self.disk.open(&segment_name(SegmentClass::Hot, id), true)?;
         let hash = Arc::new(Mutex::new(HashState::default()));
         self.hashes.lock().insert(id, Arc::clone(&hash));
-        self.files.lock().insert((SegmentClass::Hot, id), Arc::clone(&file));
-        let writer = Arc::new(HashingFile { file, hash });
+        let writer = Arc::new(HashingFile {
+            file: self.file(SegmentClass::Hot, id)?,
+            hash,
+        });
         writer.write_at(&header.encode(), 0)?;
         Ok(writer)
+    }
+
+    /// Header of a segment that continues no other one.
+    fn plain_header(&self, class: SegmentClass, id: SegmentId) -> SegmentHeader {
+        SegmentHeader {
+            uuid: self.uuid,
+            id,
+            class,
+            segment_bytes: self.geometry.blob_segment_bytes,
+            chunk_bytes: 0,
+            incarnation: self.incarnation,
+            previous: SegmentId::new(0),
+            cut: Lsn::new(0),
+            cut_checksum: 0,
+            first_lsn: Lsn::new(0),
+            key_id: 0,
+        }
     }
 
     /// Seals a hot segment whose body up to `end` is durable: footer, then the manifest (rule F8).
@@ -216,7 +305,12 @@ impl SegmentStore {
         file.write_at(&SegmentFooter { id, hash, end }.encode(), footer_at)?;
         // Durable now: the footer. Without it the manifest would vouch for a segment that does not say the same.
         file.sync_data()?;
-        self.manifest.append(ManifestRecord::Sealed(SealedSegment { class: SegmentClass::Hot, id, hash, end }))?;
+        self.manifest.append(ManifestRecord::Sealed(SealedSegment {
+            class: SegmentClass::Hot,
+            id,
+            hash,
+            end,
+        }))?;
         stop_point!("segment.after_seal");
         Ok(())
     }
@@ -233,15 +327,55 @@ impl SegmentStore {
             return Ok(None);
         }
         let header = SegmentHeader::decode(&bytes, file.name())?;
-        if header.uuid != self.uuid || header.id != id || header.class != class {
-            return Err(self.damaged(class, id, 16, "a segment of this database under its own name", "another one"));
-        }
+        self.check_header(class, id, &header)?;
         Ok(Some(header))
+    }
+
+    /// Checks the headers of all segments of a class that the manifest calls begun.
+    pub(crate) fn check_begun(&self, class: SegmentClass) -> Result<()> {
+        for (_, id) in self
+            .manifest
+            .facts()
+            .begun
+            .into_iter()
+            .filter(|(found, _)| *found == class)
+        {
+            if self.header(class, id)?.is_none() {
+                return Err(self.damaged(class, id, 0, "the mark of a PBXT segment", "zeros"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_header(&self, class: SegmentClass, id: SegmentId, header: &SegmentHeader) -> Result<()> {
+        if header.uuid != self.uuid {
+            return Err(self.damaged(
+                class,
+                id,
+                16,
+                "a segment of this database",
+                "one of another database",
+            ));
+        }
+        if header.id != id || header.class != class {
+            let found = segment_name(header.class, header.id);
+            return Err(self.damaged(class, id, 32, "the segment its name says", &format!("'{found}'")));
+        }
+        let first = u64::from(id.raw()) * self.geometry.hot_segment_bytes;
+        let sizes = (header.segment_bytes, header.chunk_bytes, header.first_lsn.raw());
+        if class == SegmentClass::Hot
+            && sizes != (self.geometry.hot_segment_bytes, self.geometry.chunk_bytes, first)
+        {
+            return Err(self.damaged(class, id, 40, "the sizes of this database", "other sizes"));
+        }
+        Ok(())
     }
 
     /// Compares a sealed segment with its hash in the manifest. Reads all of it.
     pub fn verify_sealed(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
-        let Some(sealed) = self.sealed(class, id) else { return Ok(()) };
+        let Some(sealed) = self.sealed(class, id) else {
+            return Ok(());
+        };
         let file = self.file(class, id)?;
         let footer_at = file.len()?.saturating_sub(FOOTER_BYTES as u64);
         let mut bytes = vec![0; FOOTER_BYTES];
@@ -257,41 +391,44 @@ impl SegmentStore {
 
     /// An existing segment file; kept open.
     pub fn file(&self, class: SegmentClass, id: SegmentId) -> Result<Arc<dyn DiskFile>> {
-        let mut files = self.files.lock();
+        if let Some(file) = self.files.read().get(&(class, id)) {
+            return Ok(Arc::clone(file));
+        }
+        let mut files = self.files.write();
         if let Some(file) = files.get(&(class, id)) {
             return Ok(Arc::clone(file));
         }
-        let file = self.disk.open(&segment_name(class, id), true)?;
+        if files.len() >= OPEN_FILES_MAX {
+            files.retain(|_, file| Arc::strong_count(file) > 1);
+        }
+        let file = self.disk.open(&segment_name(class, id), !self.read_only)?;
         files.insert((class, id), Arc::clone(&file));
         Ok(file)
     }
 
-    /// Creates a segment of a class that grows by appending (blobs); its name is durable on return.
-    pub(crate) fn create_growing(&self, class: SegmentClass, id: SegmentId) -> Result<Arc<dyn DiskFile>> {
+    /// Creates the next segment of a class that grows by appending (blobs). File, header, name and the manifest's word
+    /// on it are durable on return.
+    pub(crate) fn create_growing(&self, class: SegmentClass) -> Result<(SegmentId, Arc<dyn DiskFile>)> {
+        let after_files = self.list(class)?.last().map_or(0, |id| id.raw()) + 1;
+        let id = SegmentId::new(after_files).max(self.manifest.next_id(class));
         let file = self.disk.create(&segment_name(class, id), 0)?;
-        let header = SegmentHeader {
-            uuid: self.uuid,
-            id,
-            class,
-            segment_bytes: self.geometry.blob_segment_bytes,
-            chunk_bytes: 0,
-            incarnation: self.incarnation,
-            previous: SegmentId::new(0),
-            cut: Lsn::new(0),
-            cut_checksum: 0,
-            first_lsn: Lsn::new(0),
-            key_id: 0,
-        };
-        file.write_at(&header.encode(), 0)?;
+        file.write_at(&self.plain_header(class, id).encode(), 0)?;
+        // Durable now: the file. Without it the manifest would vouch for a segment a crash forgets.
+        file.sync_data()?;
         self.disk.sync_dir()?;
-        self.files.lock().insert((class, id), Arc::clone(&file));
-        Ok(file)
+        self.manifest.append(ManifestRecord::Begun { class, id })?;
+        self.files.write().insert((class, id), Arc::clone(&file));
+        Ok((id, file))
     }
 
     /// Removes a segment file for good.
     pub fn drop_segment(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
         self.manifest.append(ManifestRecord::Dropped { class, id })?;
-        self.files.lock().remove(&(class, id));
+        self.files.write().remove(&(class, id));
+        if class == SegmentClass::Hot {
+            self.hashes.lock().remove(&id);
+            self.prepared.lock().remove(&id);
+        }
         self.disk.remove(&segment_name(class, id))?;
         self.disk.sync_dir()
     }
@@ -301,91 +438,28 @@ impl SegmentStore {
         self.manifest.append(ManifestRecord::Closed { end })
     }
 
-    /// Bytes of all files in the directory.
+    /// Bytes of all segment files.
     pub fn bytes_on_disk(&self) -> Result<u64> {
         let mut total = 0;
-        for name in self.disk.list()? {
-            total += self.disk.open(&name, false)?.len()?;
+        for (class, id) in self
+            .disk
+            .list()?
+            .iter()
+            .filter_map(|name| parse_segment_name(name))
+        {
+            total += self.disk.open(&segment_name(class, id), false)?.len()?;
         }
         Ok(total)
     }
 
     fn damaged(&self, class: SegmentClass, id: SegmentId, offset: u64, expected: &str, found: &str) -> Error {
-        Error::Corrupt { file: self.name(class, id), offset, expected: expected.into(), found: found.into() }
-    }
-}
-
-/// Hash of what was written so far, with zeros for what was left out.
-#[derive(Debug, Default)]
-struct HashState {
-    hash: RunningHash,
-    end: u64,
-}
-
-impl HashState {
-    fn zeros_to(&mut self, offset: u64) {
-        const ZEROS: [u8; 4096] = [0; 4096];
-        while self.end < offset {
-            let step = (offset - self.end).min(ZEROS.len() as u64);
-            self.hash.update(&ZEROS[..step as usize]);
-            self.end += step;
+        Error::Corrupt {
+            file: self.name(class, id),
+            offset,
+            expected: expected.into(),
+            found: found.into(),
         }
     }
-
-    fn add(&mut self, bytes: &[u8], offset: u64) {
-        pbxt_base::invariant!(offset >= self.end, "P1: a segment is written once and in order");
-        self.zeros_to(offset);
-        self.hash.update(bytes);
-        self.end += bytes.len() as u64;
-    }
-
-    fn finish(&mut self, footer_at: u64) -> u64 {
-        self.zeros_to(footer_at);
-        self.hash.finish()
-    }
-}
-
-/// A segment file that hashes what its one writer writes.
-#[derive(Debug)]
-struct HashingFile {
-    file: Arc<dyn DiskFile>,
-    hash: Arc<Mutex<HashState>>,
-}
-
-impl DiskFile for HashingFile {
-    fn name(&self) -> &str {
-        self.file.name()
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.file.len()
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.file.read_at(buf, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.hash.lock().add(buf, offset);
-        self.file.write_at(buf, offset)
-    }
-
-    fn sync_data(&self) -> Result<()> {
-        self.file.sync_data()
-    }
-}
-
-fn hash_of(file: &dyn DiskFile, end: u64) -> Result<u64> {
-    let mut hash = RunningHash::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut at = 0;
-    while at < end {
-        let step = (end - at).min(buffer.len() as u64) as usize;
-        file.read_at(&mut buffer[..step], at)?;
-        hash.update(&buffer[..step]);
-        at += step as u64;
-    }
-    Ok(hash.finish())
 }
 
 #[cfg(test)]

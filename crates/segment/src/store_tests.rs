@@ -5,7 +5,11 @@ use pbxt_io::OsDisk;
 use std::path::PathBuf;
 
 const MODE: OpenMode = OpenMode {
-    create: Some(Geometry { hot_segment_bytes: 128 << 10, chunk_bytes: 16 << 10, blob_segment_bytes: 256 << 10 }),
+    create: Some(Geometry {
+        hot_segment_bytes: 128 << 10,
+        chunk_bytes: 16 << 10,
+        blob_segment_bytes: 256 << 10,
+    }),
     read_only: false,
     new_uuid: 99,
     now: 1,
@@ -20,7 +24,9 @@ fn with_sealed_segment() -> (tempfile::TempDir, PathBuf) {
     let store = open(&directory).expect("created");
     let id = SegmentId::new(1);
     store.prepare(id).expect("prepared");
-    let file = store.begin(id, SegmentId::new(0), Lsn::new(0), 0, Lsn::new(128 << 10)).expect("begun");
+    let file = store
+        .begin(id, SegmentId::new(0), Lsn::new(0), 0, Lsn::new(128 << 10))
+        .expect("begun");
     file.write_at(b"some records", 4096).expect("written");
     file.write_at(b"more records", 9000).expect("written");
     file.sync_data().expect("synced");
@@ -43,11 +49,17 @@ fn start_states_follow_the_life_of_a_database() {
     assert_eq!((store.start_state(), store.incarnation()), (StartState::New, 1));
     drop(store);
     let store = open(&directory).expect("reopened");
-    assert_eq!((store.start_state(), store.incarnation()), (StartState::Crashed, 2));
+    assert_eq!(
+        (store.start_state(), store.incarnation()),
+        (StartState::Crashed, 2)
+    );
     store.note_closed(Lsn::new(4096)).expect("closed");
     drop(store);
     let store = open(&directory).expect("reopened");
-    assert_eq!((store.start_state(), store.uuid()), (StartState::Clean(Lsn::new(4096)), 99));
+    assert_eq!(
+        (store.start_state(), store.uuid()),
+        (StartState::Clean(Lsn::new(4096)), 99)
+    );
     let second = open(&directory).expect_err("in use").to_string();
     assert!(second.contains("in use by process"), "{second}");
 }
@@ -57,11 +69,19 @@ fn a_directory_without_manifest_is_refused_if_it_has_segments_or_nothing_may_be_
     let (directory, _) = with_sealed_segment();
     std::fs::remove_file(directory.path().join("pbxt.manifest.b")).expect("removed");
     let message = open(&directory).expect_err("refused").to_string();
-    assert!(message.contains("hot-00000001.seg") && message.contains("manifest is missing"), "{message}");
+    assert!(
+        message.contains("hot-00000001.seg") && message.contains("manifest is missing"),
+        "{message}"
+    );
     let empty = tempfile::tempdir().expect("a directory");
     let mode = OpenMode { create: None, ..MODE };
     let disk = Arc::new(OsDisk::open(empty.path(), false).expect("the directory"));
-    assert!(SegmentStore::open(disk, mode).expect_err("refused").to_string().contains("not a PBXT database"));
+    assert!(
+        SegmentStore::open(disk, mode)
+            .expect_err("refused")
+            .to_string()
+            .contains("not a PBXT database")
+    );
 }
 
 #[test]
@@ -70,10 +90,25 @@ fn an_intact_sealed_segment_verifies_and_its_hash_is_that_of_the_file() {
     let store = open(&directory).expect("reopened");
     let id = SegmentId::new(1);
     store.verify_sealed(SegmentClass::Hot, id).expect("intact");
-    assert_eq!(store.header(SegmentClass::Hot, id).expect("intact").expect("begun").first_lsn, Lsn::new(128 << 10));
+    assert_eq!(
+        store
+            .header(SegmentClass::Hot, id)
+            .expect("intact")
+            .expect("begun")
+            .first_lsn,
+        Lsn::new(128 << 10)
+    );
     store.prepare(SegmentId::new(2)).expect("prepared");
-    assert_eq!(store.header(SegmentClass::Hot, SegmentId::new(2)).expect("readable"), None);
-    assert_eq!(store.list(SegmentClass::Hot).expect("listed"), [id, SegmentId::new(2)]);
+    assert_eq!(
+        store
+            .header(SegmentClass::Hot, SegmentId::new(2))
+            .expect("readable"),
+        None
+    );
+    assert_eq!(
+        store.list(SegmentClass::Hot).expect("listed"),
+        [id, SegmentId::new(2)]
+    );
 }
 
 #[test]
@@ -83,7 +118,9 @@ fn a_flipped_byte_in_body_gap_header_or_footer_names_the_file() {
         flip(&path, offset);
         let store = open(&directory).expect("reopened");
         let id = SegmentId::new(1);
-        let checked = store.header(SegmentClass::Hot, id).and_then(|_| store.verify_sealed(SegmentClass::Hot, id));
+        let checked = store
+            .header(SegmentClass::Hot, id)
+            .and_then(|_| store.verify_sealed(SegmentClass::Hot, id));
         let message = checked.expect_err("damaged").to_string();
         assert!(message.contains("hot-00000001.seg"), "offset {offset}: {message}");
     }
@@ -94,5 +131,8 @@ fn a_missing_sealed_segment_is_refused_at_open() {
     let (directory, path) = with_sealed_segment();
     std::fs::remove_file(path).expect("removed");
     let message = open(&directory).expect_err("refused").to_string();
-    assert!(message.contains("hot-00000001.seg") && message.contains("no such file"), "{message}");
+    assert!(
+        message.contains("hot-00000001.seg") && message.contains("no such file"),
+        "{message}"
+    );
 }

@@ -10,7 +10,7 @@ pub struct Sweep {
     /// Crash images looked at for each moment.
     pub seeds: u64,
     /// Every how many operations the power is cut; 1 for all.
-    pub step: u64,
+    pub step: usize,
 }
 
 impl Default for Sweep {
@@ -27,7 +27,7 @@ impl Sweep {
         self.run_prepared(|_| {}, work, check)
     }
 
-    /// As `run`, on disks that `prepare` has changed before, for planted faults.
+    /// As `run`, on disks that `prepare` has filled or told to misbehave before. The power does not fail in `prepare`.
     pub fn run_prepared<R>(
         self,
         prepare: impl Fn(&SimDisk),
@@ -36,21 +36,20 @@ impl Sweep {
     ) -> u64 {
         let whole = SimDisk::new();
         prepare(&whole);
+        let first = whole.operations();
         work(&whole);
-        let operations = whole.operations();
+        let count = whole.operations() - first;
         let mut images = 0;
-        let mut cut = 0;
-        while cut <= operations {
+        for cut in (0..=count).step_by(self.step.max(1)) {
             let disk = SimDisk::new();
             prepare(&disk);
-            disk.cut_power_at(cut);
+            disk.cut_power_at(first + cut);
             let achieved = work(&disk);
             for seed in 0..self.seeds {
-                let case = format!("power cut before operation {cut} of {operations}, seed {seed}");
+                let case = format!("power cut before operation {cut} of {count}, seed {seed}");
                 check(&disk.crash(cut * self.seeds + seed), &achieved, &case);
                 images += 1;
             }
-            cut += self.step.max(1);
         }
         images
     }
