@@ -23,6 +23,8 @@ mod log;
 mod opener;
 mod other_record;
 mod record;
+#[cfg(test)]
+mod record_tests;
 mod reservation;
 mod row_record;
 mod scan;
@@ -30,6 +32,8 @@ mod segment_scan;
 mod stats;
 mod sync;
 mod tail;
+#[cfg(all(test, loom))]
+mod tail_loom;
 
 pub use end_record::{
     CountDelta, EndRecord, EndRef, Outcome, PrepareRecord, PrepareRef, RollbackToRecord, RollbackToRef,

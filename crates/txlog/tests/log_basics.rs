@@ -79,14 +79,7 @@ fn a_place_without_a_record_is_an_error() {
     let fixture = Fixture::open(os_disk(&dir)).expect("opens");
     let (lsn, end) = write_row(&fixture.log, 1, 100).expect("space");
     let guard = crossbeam_epoch::pin();
-    for bad in [
-        0,
-        lsn.raw() + 4,
-        lsn.raw() - 64,
-        end.raw(),
-        1 << 40,
-        u64::MAX & !7,
-    ] {
+    for bad in [0, lsn.raw() + 4, lsn.raw() - 64, end.raw(), 1 << 40, !7] {
         let error = fixture.log.read(Lsn::new(bad), &guard).expect_err("no record");
         assert!(matches!(error, Error::Corrupt { .. }), "{bad}: {error}");
         assert!(error.to_string().contains("hot-"), "{error}");

@@ -4,6 +4,7 @@
 use pbxt_base::{Addr, CommitTs, Lsn, Result, RowId, TableId, TxnId};
 use pbxt_io::{Disk, Poison};
 use pbxt_segment::{BlobStore, Geometry, OpenMode, SegmentStore};
+use pbxt_testkit::SimDisk;
 use pbxt_txlog::{EndRecord, Log, LogEnd, LogOptions, LogScan, Outcome, Record, RowKind, RowRecord, Space};
 use std::sync::Arc;
 
@@ -57,6 +58,11 @@ impl Fixture {
             log,
             seen,
         })
+    }
+
+    /// Opens a simulated disk.
+    pub fn open_sim(disk: &SimDisk) -> Result<Fixture> {
+        Fixture::open(Arc::new(disk.clone()))
     }
 
     /// The payload numbers recovery found.
