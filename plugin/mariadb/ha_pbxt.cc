@@ -122,7 +122,7 @@ int ha_pbxt::close() {
 }
 
 int ha_pbxt::reset() {
-  pbxt_cursor_reset(cursor_);
+  if (cursor_) pbxt_cursor_reset(cursor_);  // none after a TRUNCATE that could not open the table again
   pending_ = Pending::kNothing;
   seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = false;
   columns_changed_ = true;
@@ -231,6 +231,7 @@ void ha_pbxt::read_key_statistics() {
 }
 
 int ha_pbxt::info(uint flag) {
+  if (!open_table_) return HA_ERR_NO_SUCH_TABLE;
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_AUTO | HA_STATUS_TIME)) read_table_size(flag);
   if (flag & HA_STATUS_CONST) {
     stats.block_size = kBlockSize;
