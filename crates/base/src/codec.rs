@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
 
     /// The next `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
-        let taken = self.rest().get(..count).ok_or(Error::Corrupt {
+        let taken = self.rest().get(..count).ok_or_else(|| Error::Corrupt {
             file: String::new(),
             offset: self.at as u64,
             expected: format!("{count} more bytes"),

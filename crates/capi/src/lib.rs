@@ -1,1 +1,27 @@
-//! The C interface of PBXT; see include/pbxt.h.
+//! The C interface of PBXT: converts arguments, calls one engine function, converts the error, stops panics.
+//!
+//! Why it exists: hosts in other languages; the contract is `include/pbxt.h`.
+//! Rules: no decision is taken here. Every entry point goes through `guard::call`, which turns a panic into
+//! `PBXT_INTERNAL` and keeps the sentence of the last error for `pbxt_error_text`.
+
+#![expect(clippy::missing_safety_doc, reason = "the safety contract of every function is the header's")]
+
+mod cursor;
+mod database;
+mod definition;
+mod guard;
+mod observer;
+mod reports;
+mod session;
+mod status;
+mod table;
+
+pub use cursor::*;
+pub use database::*;
+pub use definition::{PbxtColumn, PbxtIndex, PbxtKeyPart, PbxtTableDef};
+pub use guard::{pbxt_error_text, pbxt_version_text};
+pub use observer::PbxtHost;
+pub use reports::*;
+pub use session::*;
+pub use status::Status;
+pub use table::*;

@@ -167,6 +167,7 @@ impl Database {
             Ok(reservation.publish())
         })?;
         stop_point!("commit.after_publish");
+        self.counters.committed.add(1);
         for table in &work.tables {
             table.table.note_commit(table.bytes, now);
         }
@@ -179,6 +180,7 @@ impl Database {
             return Ok(());
         }
         self.txns.abort(txn);
+        self.counters.rolled_back.add(1);
         if !logged {
             return Ok(());
         }

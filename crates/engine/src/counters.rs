@@ -32,6 +32,8 @@ pub struct Counters {
     pub rows_updated: Counter,
     /// Rows deleted.
     pub rows_deleted: Counter,
+    /// Rows shown to readers, counted by scans as they end.
+    pub rows_read: Counter,
     /// Statements refused because a row changed after their snapshot.
     pub write_conflicts: Counter,
     /// Microseconds the last recovery took.

@@ -7,6 +7,7 @@
 //! Rules: X2 a key changed if key bytes or unpack information differ; a key whose bytes stay needs no new claim.
 //! Latches and I/O: none; large values are written before the row record that names them (rule D4).
 
+use crate::autoinc::Reserved;
 use crate::cursor::{Bind, Cursor};
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -92,6 +93,34 @@ impl HostTable {
     /// Bytes of a search tuple of the first `parts` parts.
     pub fn tuple_length(&self, index: usize, parts: usize) -> Result<usize> {
         Ok(self.maker(index)?.tuple_length(parts))
+    }
+
+    /// Columns of the host's record.
+    pub fn layout(&self) -> &HostLayout {
+        self.codec.layout()
+    }
+
+    /// Hands out auto-increment values.
+    pub fn reserve_auto_increment(&self, offset: u64, increment: u64, count: u64) -> Result<Reserved> {
+        self.table.autoinc.reserve(self.db.log(), self.table.id, offset, increment, count)
+    }
+
+    /// Makes the next auto-increment value at least `next`.
+    pub fn raise_auto_increment(&self, next: u64) -> Result<()> {
+        self.table.autoinc.raise(self.db.log(), self.table.id, next)
+    }
+
+    /// Makes the next auto-increment value exactly `next`.
+    pub fn set_auto_increment(&self, next: u64) -> Result<()> {
+        self.table.autoinc.set(self.db.log(), self.table.id, next)
+    }
+
+    /// Rows per distinct value of each prefix of 1 to `parts` parts, estimated; 0 = unknown.
+    pub fn rows_per_key(&self, index: usize, parts: usize) -> Vec<u64> {
+        let Some(index) = self.table.indexes.get(index) else { return vec![0; parts] };
+        let unique = index.def.unique;
+        let total = index.def.spec.parts().len();
+        (1..=parts).map(|count| u64::from(unique && count >= total)).collect()
     }
 
     fn maker(&self, index: usize) -> Result<&KeyMaker> {

@@ -158,6 +158,11 @@ impl Cursor {
         found
     }
 
+    /// Key of the row last shown.
+    pub(crate) fn current_key(&self) -> &[u8] {
+        &self.index.current_key
+    }
+
     fn turn_around(&mut self, table: &Table, forward: bool) {
         let tree = &table.indexes[self.index.number].tree;
         let key = std::mem::take(&mut self.index.current_key);

@@ -8,6 +8,7 @@
 
 mod autoinc;
 mod catalog;
+mod check;
 mod commit;
 mod counters;
 mod counts;
@@ -24,6 +25,7 @@ mod prepared;
 mod recovery;
 mod recovery_index;
 mod session;
+mod status;
 mod table;
 mod unique;
 mod view;
@@ -31,6 +33,7 @@ mod waits;
 mod write;
 
 pub use autoinc::Reserved;
+pub use check::check_table;
 pub use counters::{Counter, Counters};
 pub use cursor::{Bind, Cursor};
 pub use database::{Database, Options};
@@ -40,6 +43,7 @@ pub use index_cursor::Seek;
 pub use keys::KeyChanges;
 pub use locking::Busy;
 pub use session::{FlushAtCommit, Isolation, Session, SessionConfig};
+pub use status::{Status, TableInfo, TxnInfo};
 pub use table::Table;
 pub use waits::{SessionGate, WaitObserver};
 pub use write::NewVersion;

@@ -183,9 +183,14 @@ impl Waits {
         waiters.into_iter().filter_map(first_of).collect()
     }
 
-    /// Host thread and session of an attached transaction.
-    pub fn host_thread_of(&self, txn: TxnId) -> Option<u64> {
-        self.gates.lock().get(&txn).map(|gate| gate.host_thread)
+    /// Transactions with a session.
+    pub fn attached(&self) -> usize {
+        self.gates.lock().len()
+    }
+
+    /// Transactions with a session and the host's number of its connection.
+    pub fn attached_txns(&self) -> Vec<(TxnId, u64)> {
+        self.gates.lock().iter().map(|(txn, gate)| (*txn, gate.host_thread)).collect()
     }
 
     fn report(&self, waiter: &SessionGate, blockers: &[TxnId]) {

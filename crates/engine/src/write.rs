@@ -9,7 +9,6 @@
 //! Latches and I/O: none held across waits; the reservation is held from fill to swap only.
 //! After a crash: the record with the greatest LSN of a committed transaction that is not void is the row.
 
-use crate::commit::append;
 use crate::error::{Error, Result};
 use crate::keys::KeyChanges;
 use crate::locking::{Linked, blockers_of, dropped};
@@ -314,13 +313,6 @@ impl Session {
             }
             stop_point!("write.after_index_event");
         }
-        Ok(())
-    }
-
-    /// Appends a record outside of rows for this transaction and remembers its end.
-    pub(crate) fn append_record(&mut self, length: usize, encode: impl FnOnce(&mut [u8])) -> Result<()> {
-        self.work.last_lsn = append(&self.db.log, length, encode)?;
-        self.work.logged = true;
         Ok(())
     }
 }

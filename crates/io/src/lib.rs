@@ -13,6 +13,6 @@ mod worker;
 pub use clock::{Clock, SystemClock};
 pub use disk::{Disk, DiskFile, DiskLock};
 pub use os_disk::OsDisk;
-pub use parallel::{for_each_parallel, parallelism, random_u128};
+pub use parallel::{for_each_parallel, memory_bytes, parallelism, random_u128};
 pub use poison::Poison;
 pub use worker::{StopSignal, Worker};

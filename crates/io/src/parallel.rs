@@ -38,6 +38,13 @@ pub fn for_each_parallel<P: Sync, E: Send>(
     })
 }
 
+/// Bytes of memory of this machine.
+pub fn memory_bytes() -> u64 {
+    // SAFETY: plain system calls without pointers.
+    let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0) * u64::try_from(page_bytes).unwrap_or(0)
+}
+
 /// A number no other database has: 16 bytes of the operating system's randomness.
 pub fn random_u128() -> u128 {
     use std::hash::{BuildHasher, RandomState};

@@ -1,0 +1,100 @@
+//! Database: open, close, flush.
+
+use crate::guard::{Failure, call};
+use crate::observer::PbxtHost;
+use crate::status::Status;
+use pbxt::{Database, Error, Options};
+use pbxt_io::OsDisk;
+use std::ffi::{CStr, c_char};
+use std::path::Path;
+use std::sync::Arc;
+
+/// `PBXT_ABI_VERSION`.
+const ABI_VERSION: u32 = 1;
+
+/// `pbxt_options`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the header documents them")]
+pub struct PbxtOptions {
+    pub abi_version: u32,
+    pub directory: *const c_char,
+    pub cache_bytes: u64,
+    pub read_only: u8,
+    pub background_threads: u8,
+}
+
+/// `pbxt_db`.
+#[derive(Debug)]
+pub struct PbxtDb {
+    pub(crate) db: Arc<Database>,
+    pub(crate) host: Arc<PbxtHost>,
+}
+
+/// The database behind a handle.
+///
+/// # Safety
+/// `db` came from `pbxt_open` and was not closed.
+pub(crate) unsafe fn database<'a>(db: *const PbxtDb) -> Result<&'a PbxtDb, Error> {
+    // SAFETY: by the contract above.
+    unsafe { db.as_ref() }.ok_or_else(|| Error::Invalid("the database handle is null".into()))
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_open(options: *const PbxtOptions, host: *const PbxtHost, out: *mut *mut PbxtDb) -> Status {
+    call(|| {
+        // SAFETY: the caller's pointers are valid for the call.
+        let (Some(options), Some(host)) = (unsafe { options.as_ref() }, unsafe { host.as_ref() }) else {
+            return Err(Error::Invalid("options or host callbacks are missing".into()).into());
+        };
+        if options.abi_version != ABI_VERSION {
+            let text = format!("the caller was built for version {} of the interface, this library has {ABI_VERSION}: rebuild it", options.abi_version);
+            return Err(Error::Invalid(text).into());
+        }
+        if options.read_only != 0 {
+            return Err(Error::Invalid("a database is not opened read-only by this version: copy it first".into()).into());
+        }
+        // SAFETY: a string of the caller.
+        let directory = unsafe { CStr::from_ptr(options.directory) }.to_string_lossy().into_owned();
+        let host = Arc::new(*host);
+        let cache_bytes = if options.cache_bytes == 0 { default_cache_bytes() } else { options.cache_bytes };
+        let observer: Arc<PbxtHost> = Arc::clone(&host);
+        let engine_options =
+            Options { cache_bytes, background: options.background_threads != 0, observer: Some(observer), ..Options::default() };
+        let disk = Arc::new(OsDisk::open(Path::new(&directory), true)?);
+        let db = Database::open(disk, &engine_options)?;
+        let found = &db.counters;
+        if found.recovery_records.get() > 0 {
+            host.note(2, &format!("{} log records read in {} ms", found.recovery_records.get(), found.recovery_micros.get() / 1000));
+        }
+        // SAFETY: a place of the caller for the handle.
+        unsafe { *out = Box::into_raw(Box::new(PbxtDb { db, host })) };
+        Ok(())
+    })
+}
+
+/// A quarter of the machine's memory.
+fn default_cache_bytes() -> u64 {
+    pbxt_io::memory_bytes() / 4
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_close(db: *mut PbxtDb) -> Status {
+    call(|| {
+        if db.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the handle came from `pbxt_open` and is given back once.
+        let handle = unsafe { Box::from_raw(db) };
+        handle.db.close().map_err(Failure::from)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_flush(db: *mut PbxtDb) -> Status {
+    // SAFETY: a valid handle.
+    call(|| Ok(unsafe { database(db)? }.db.flush()?))
+}

@@ -1,0 +1,150 @@
+//! Reports: status text, counters, running transactions.
+
+use crate::database::{PbxtDb, database};
+use crate::guard::{call, value};
+use crate::status::Status;
+use std::ffi::{CString, c_char};
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_status_report(db: *mut PbxtDb, text: *mut *mut c_char, len: *mut usize) -> Status {
+    call(|| {
+        // SAFETY: a valid handle.
+        let report = unsafe { database(db)? }.db.status_report();
+        let report = CString::new(report.replace('\0', " ")).unwrap_or_default();
+        // SAFETY: places of the caller.
+        unsafe {
+            *len = report.as_bytes().len();
+            *text = report.into_raw();
+        }
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_text_free(text: *mut c_char) {
+    if !text.is_null() {
+        // SAFETY: the text came from `pbxt_status_report` and is given back once.
+        drop(unsafe { CString::from_raw(text) });
+    }
+}
+
+/// `pbxt_counters`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(missing_docs, reason = "the header documents them")]
+pub struct PbxtCounters {
+    pub txns_committed: u64,
+    pub txns_rolled_back: u64,
+    pub txns_active_now: u64,
+    pub txns_prepared_now: u64,
+    pub rows_inserted: u64,
+    pub rows_updated: u64,
+    pub rows_deleted: u64,
+    pub rows_read: u64,
+    pub write_conflicts: u64,
+    pub deadlocks: u64,
+    pub lock_waits: u64,
+    pub lock_timeouts: u64,
+    pub log_bytes_written: u64,
+    pub log_batches: u64,
+    pub log_syncs: u64,
+    pub log_tail_lsn: u64,
+    pub log_durable_lsn: u64,
+    pub cache_bytes_now: u64,
+    pub cache_hits: u64,
+    pub cache_misses: u64,
+    pub index_memory_bytes_now: u64,
+    pub row_map_memory_bytes_now: u64,
+    pub blob_bytes_written: u64,
+    pub segments_now: u64,
+    pub data_bytes_on_disk_now: u64,
+    pub recovery_micros: u64,
+    pub recovery_log_bytes: u64,
+    pub recovery_records: u64,
+    pub snapshots_now: u64,
+    pub oldest_snapshot_age_commits: u64,
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_get_counters(db: *mut PbxtDb, out: *mut PbxtCounters) -> Status {
+    call(|| {
+        // SAFETY: a valid handle.
+        let now = unsafe { database(db)? }.db.status()?;
+        let counters = PbxtCounters {
+            txns_committed: now.committed,
+            txns_rolled_back: now.rolled_back,
+            txns_active_now: now.active,
+            txns_prepared_now: now.prepared,
+            rows_inserted: now.rows_inserted,
+            rows_updated: now.rows_updated,
+            rows_deleted: now.rows_deleted,
+            rows_read: now.rows_read,
+            write_conflicts: now.write_conflicts,
+            deadlocks: now.deadlocks,
+            lock_waits: now.lock_waits,
+            lock_timeouts: now.lock_timeouts,
+            log_bytes_written: now.log.bytes_written,
+            log_batches: now.log.batches,
+            log_syncs: now.log.syncs,
+            log_tail_lsn: now.tail,
+            log_durable_lsn: now.durable,
+            cache_bytes_now: now.log.cache_bytes,
+            cache_hits: now.log.cache_hits,
+            cache_misses: now.log.cache_misses,
+            index_memory_bytes_now: now.index_bytes,
+            row_map_memory_bytes_now: now.row_map_bytes,
+            blob_bytes_written: now.blob_bytes,
+            segments_now: now.segments,
+            data_bytes_on_disk_now: now.bytes_on_disk,
+            recovery_micros: now.recovery_micros,
+            recovery_log_bytes: now.recovery_bytes,
+            recovery_records: now.recovery_records,
+            snapshots_now: now.snapshots,
+            oldest_snapshot_age_commits: now.oldest_snapshot_age,
+        };
+        // SAFETY: a place of the caller.
+        unsafe { *out = counters };
+        Ok(())
+    })
+}
+
+/// `pbxt_txn_info`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the header documents them")]
+pub struct PbxtTxnInfo {
+    pub txn_id: u64,
+    pub host_thread_id: u64,
+    pub rows_written: u64,
+    pub age_seconds: u64,
+    pub snapshot_ts: u64,
+    pub waiting_for_txn: u64,
+    pub state: u32,
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_list_txns(db: *mut PbxtDb, out: *mut PbxtTxnInfo, cap: usize) -> usize {
+    value(0, || {
+        // SAFETY: a valid handle.
+        let Ok(db) = (unsafe { database(db) }) else { return 0 };
+        let listed = db.db.list_txns();
+        for (position, txn) in listed.iter().take(cap).enumerate() {
+            let info = PbxtTxnInfo {
+                txn_id: txn.txn.raw(),
+                host_thread_id: txn.host_thread,
+                rows_written: txn.rows_written,
+                age_seconds: txn.age_seconds,
+                snapshot_ts: txn.snapshot.raw(),
+                waiting_for_txn: txn.waiting_for.raw(),
+                state: u32::from(txn.prepared),
+            };
+            // SAFETY: the caller has room for `cap` items.
+            unsafe { out.add(position).write(info) };
+        }
+        listed.len().min(cap)
+    })
+}

@@ -1,0 +1,111 @@
+//! Status: the one table from engine errors to `pbxt_status`.
+
+use pbxt::Error;
+use pbxt_base::Error as StorageError;
+
+/// `pbxt_status`; the numbers are those of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+#[expect(missing_docs, reason = "the header documents them")]
+pub enum Status {
+    Ok = 0,
+    NotFound = 1,
+    End = 2,
+    DuplicateKey = 3,
+    WriteConflict = 4,
+    Deadlock = 5,
+    LockTimeout = 6,
+    Killed = 7,
+    NoSpace = 8,
+    Poisoned = 9,
+    Corrupt = 10,
+    Io = 11,
+    TooLarge = 12,
+    TableExists = 13,
+    NoSuchTable = 14,
+    DefChanged = 15,
+    RowDeleted = 16,
+    Invalid = 17,
+    InUse = 18,
+    WrongVersion = 19,
+    ReadOnly = 20,
+    NoSuchXid = 21,
+    SameRow = 22,
+    Internal = 23,
+    TxnAborted = 24,
+}
+
+impl From<&Error> for Status {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Storage(storage) => storage_status(storage),
+            Error::Row(pbxt_rows::Error::Base(storage)) => storage_status(storage),
+            Error::Row(pbxt_rows::Error::Corrupt { .. }) => Self::Corrupt,
+            Error::Row(pbxt_rows::Error::WrongFormat { .. }) => Self::WrongVersion,
+            Error::Row(pbxt_rows::Error::TooLarge { .. }) | Error::KeyTooLarge { .. } => Self::TooLarge,
+            Error::WriteConflict { .. } => Self::WriteConflict,
+            Error::Deadlock { .. } => Self::Deadlock,
+            Error::LockTimeout { .. } => Self::LockTimeout,
+            Error::Killed => Self::Killed,
+            Error::DuplicateKey { .. } => Self::DuplicateKey,
+            Error::RowNotFound { .. } => Self::RowDeleted,
+            Error::NoSuchTable { .. } => Self::NoSuchTable,
+            Error::TableExists { .. } => Self::TableExists,
+            Error::DefinitionChanged { .. } => Self::DefChanged,
+            Error::TransactionAborted { .. } => Self::TxnAborted,
+            Error::NoSuchXid => Self::NoSuchXid,
+            _ => Self::Invalid,
+        }
+    }
+}
+
+fn storage_status(error: &StorageError) -> Status {
+    match error {
+        StorageError::Corrupt { .. } => Status::Corrupt,
+        StorageError::NoSpace { .. } => Status::NoSpace,
+        StorageError::Poisoned { .. } => Status::Poisoned,
+        StorageError::WrongVersion { .. } => Status::WrongVersion,
+        StorageError::Locked { .. } => Status::InUse,
+        StorageError::ReadOnlyMedia { .. } => Status::ReadOnly,
+        StorageError::TooLarge { .. } => Status::TooLarge,
+        StorageError::NotADatabase { .. } | StorageError::Closed => Status::Invalid,
+        _ => Status::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pbxt_base::{RowId, TxnId};
+
+    #[test]
+    fn every_kind_of_engine_error_has_its_own_status() {
+        let table = || "t".to_owned();
+        let row = RowId::new(1);
+        let txn = TxnId::new(1);
+        let cases = [
+            (Error::WriteConflict { table: table(), row }, Status::WriteConflict),
+            (Error::Deadlock { txn }, Status::Deadlock),
+            (Error::LockTimeout { table: table(), holder: txn, waited_ms: 0 }, Status::LockTimeout),
+            (Error::Killed, Status::Killed),
+            (Error::DuplicateKey { table: table(), index: table(), index_no: 0, row }, Status::DuplicateKey),
+            (Error::RowNotFound { table: table(), row }, Status::RowDeleted),
+            (Error::NoSuchTable { name: table() }, Status::NoSuchTable),
+            (Error::TableExists { name: table() }, Status::TableExists),
+            (Error::DefinitionChanged { table: table(), why: table() }, Status::DefChanged),
+            (Error::KeyTooLarge { table: table(), index: table(), bytes: 1, limit: 0 }, Status::TooLarge),
+            (Error::TransactionAborted { why: "" }, Status::TxnAborted),
+            (Error::Invalid(table()), Status::Invalid),
+            (Error::NoSuchXid, Status::NoSuchXid),
+            (StorageError::NoSpace { what: table() }.into(), Status::NoSpace),
+            (StorageError::Poisoned { reason: table() }.into(), Status::Poisoned),
+            (StorageError::Locked { path: table(), holder: table() }.into(), Status::InUse),
+            (StorageError::ReadOnlyMedia { path: table() }.into(), Status::ReadOnly),
+            (StorageError::WrongVersion { file: table(), found: 2, expected: 1 }.into(), Status::WrongVersion),
+            (StorageError::Corrupt { file: table(), offset: 0, expected: table(), found: table() }.into(), Status::Corrupt),
+        ];
+        for (error, status) in cases {
+            assert_eq!(Status::from(&error), status, "{error}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Status: what the database is doing, in numbers and in words.
+//!
+//! Why it exists: SHOW ENGINE STATUS, status variables and tools ask the same questions.
+//! Rules: reading numbers disturbs nobody; only the size on disk asks the file system.
+
+use crate::database::Database;
+use crate::error::Result;
+use crate::session::Session;
+use crate::table::Table;
+use pbxt_base::{CommitTs, TableId, TxnId};
+use pbxt_segment::SegmentClass;
+use pbxt_txlog::LogStats;
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+/// Numbers of an open database; totals since open unless said otherwise.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the names say it; bytes and micros are units")]
+pub struct Status {
+    pub committed: u64,
+    pub rolled_back: u64,
+    /// Now.
+    pub active: u64,
+    /// Now.
+    pub prepared: u64,
+    pub rows_inserted: u64,
+    pub rows_updated: u64,
+    pub rows_deleted: u64,
+    pub rows_read: u64,
+    pub write_conflicts: u64,
+    pub deadlocks: u64,
+    pub lock_waits: u64,
+    pub lock_timeouts: u64,
+    pub log: LogStats,
+    /// LSN, now.
+    pub tail: u64,
+    /// LSN, now.
+    pub durable: u64,
+    /// Now.
+    pub index_bytes: u64,
+    /// Now.
+    pub row_map_bytes: u64,
+    pub blob_bytes: u64,
+    /// Now.
+    pub segments: u64,
+    /// Now.
+    pub bytes_on_disk: u64,
+    pub recovery_micros: u64,
+    pub recovery_bytes: u64,
+    pub recovery_records: u64,
+    /// Live ones, now.
+    pub snapshots: u64,
+    /// Commits since the oldest live snapshot, now.
+    pub oldest_snapshot_age: u64,
+}
+
+/// One running transaction.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct TxnInfo {
+    pub txn: TxnId,
+    pub host_thread: u64,
+    pub rows_written: u64,
+    pub age_seconds: u64,
+    pub snapshot: CommitTs,
+    pub waiting_for: TxnId,
+    pub prepared: bool,
+}
+
+/// Numbers of one table.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct TableInfo {
+    pub id: TableId,
+    pub rows: u64,
+    pub data_bytes: u64,
+    pub index_bytes: u64,
+    pub mean_row_bytes: u64,
+    pub next_auto_increment: u64,
+    pub created: u64,
+    pub updated: u64,
+}
+
+impl Table {
+    /// Numbers of this table now, for estimates and listings.
+    pub fn info(&self) -> TableInfo {
+        let rows = u64::try_from(self.count.latest()).unwrap_or(0);
+        let data_bytes = self.data_bytes.load(Ordering::Relaxed);
+        // Deltas of running transactions may make the estimate negative for a moment.
+        let data_bytes = if data_bytes > i64::MAX as u64 { 0 } else { data_bytes };
+        TableInfo {
+            id: self.id,
+            rows,
+            data_bytes,
+            index_bytes: self.index_bytes(),
+            mean_row_bytes: data_bytes.checked_div(rows).unwrap_or(0),
+            next_auto_increment: self.autoinc.next(),
+            created: self.def().created,
+            updated: self.updated.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Session {
+    /// Exact number of rows of the table for this session, own changes included. O(log of recent commits).
+    pub fn count(&mut self, table: &Table) -> Result<u64> {
+        self.refuse_if_doomed()?;
+        let ts = self.snapshot();
+        let rows = table.count.at(ts) + self.row_delta(table);
+        Ok(u64::try_from(rows).unwrap_or(0))
+    }
+}
+
+impl Database {
+    /// Numbers now.
+    pub fn status(&self) -> Result<Status> {
+        let tables = self.catalog.tables();
+        let live = self.txns.live_snapshots();
+        let counters = &self.counters;
+        Ok(Status {
+            committed: counters.committed.get(),
+            rolled_back: counters.rolled_back.get(),
+            active: self.waits.attached() as u64,
+            prepared: self.prepared.txns().len() as u64,
+            rows_inserted: counters.rows_inserted.get(),
+            rows_updated: counters.rows_updated.get(),
+            rows_deleted: counters.rows_deleted.get(),
+            rows_read: counters.rows_read.get(),
+            write_conflicts: counters.write_conflicts.get(),
+            deadlocks: self.waits.deadlocks.load(Ordering::Relaxed),
+            lock_waits: self.waits.total.load(Ordering::Relaxed),
+            lock_timeouts: self.waits.timeouts.load(Ordering::Relaxed),
+            log: self.log.stats(),
+            tail: self.log.tail().raw(),
+            durable: self.log.durable().raw(),
+            index_bytes: tables.iter().map(|table| table.index_bytes()).sum(),
+            row_map_bytes: tables.iter().map(|table| table.map.memory_bytes() as u64).sum(),
+            blob_bytes: self.blobs.bytes_written(),
+            segments: self.store.list(SegmentClass::Hot)?.len() as u64 + self.store.list(SegmentClass::Blob)?.len() as u64,
+            bytes_on_disk: self.store.bytes_on_disk()?,
+            recovery_micros: counters.recovery_micros.get(),
+            recovery_bytes: counters.recovery_bytes.get(),
+            recovery_records: counters.recovery_records.get(),
+            snapshots: live.timestamps().len() as u64,
+            oldest_snapshot_age: live.frontier().raw() - live.horizon().raw(),
+        })
+    }
+
+    /// Running transactions that have an id, prepared ones without a session included.
+    pub fn list_txns(&self) -> Vec<TxnInfo> {
+        let pairs = self.waits.waiting_pairs();
+        let waiting_for = |txn: TxnId| pairs.iter().find(|(waiter, _)| *waiter == txn).map_or(TxnId::new(0), |(_, blocker)| *blocker);
+        let info = |txn: TxnId, host_thread: u64, rows_written: u64, prepared: bool| TxnInfo {
+            txn,
+            host_thread,
+            rows_written,
+            age_seconds: 0,
+            snapshot: CommitTs::new(0),
+            waiting_for: waiting_for(txn),
+            prepared,
+        };
+        let attached = self.waits.attached_txns();
+        let mut list: Vec<TxnInfo> = attached.into_iter().map(|(txn, thread)| info(txn, thread, 0, false)).collect();
+        list.extend(self.prepared.txns().into_iter().map(|(txn, rows)| info(txn, 0, rows, true)));
+        list.sort_by_key(|txn| txn.txn);
+        list
+    }
+
+    /// Everything above in words, for people.
+    pub fn status_report(&self) -> String {
+        let mut out = String::new();
+        match self.status() {
+            Ok(status) => self.write_report(&mut out, &status),
+            Err(error) => out.push_str(&error.to_string()),
+        }
+        out
+    }
+
+    fn write_report(&self, out: &mut String, now: &Status) {
+        const MIB: u64 = 1 << 20;
+        let mut line = |text: String| {
+            out.push_str(&text);
+            out.push('\n');
+        };
+        line(format!("PBXT {} STATUS OUTPUT", env!("CARGO_PKG_VERSION")));
+        line(format!("Database: {}", self.store.location()));
+        line(format!("Health: {}", self.poisoned().map_or("good".into(), |why| format!("READ-ONLY, {why}"))));
+        line("----- caches".into());
+        line(format!("Record cache usage: {} MiB ({} hits, {} misses)", now.log.cache_bytes / MIB, now.log.cache_hits, now.log.cache_misses));
+        line(format!("Index memory usage: {} MiB", now.index_bytes / MIB));
+        line(format!("Row map memory usage: {} MiB", now.row_map_bytes / MIB));
+        line("----- transaction log".into());
+        line(format!("Segments: {}, {} MiB on disk", now.segments, now.bytes_on_disk / MIB));
+        line(format!("Tail LSN {}, durable LSN {}", now.tail, now.durable));
+        line(format!("{} bytes in {} batches and {} syncs", now.log.bytes_written, now.log.batches, now.log.syncs));
+        line(format!("Last recovery: {} records in {} ms", now.recovery_records, now.recovery_micros / 1000));
+        line("----- transactions".into());
+        line(format!("{} committed, {} rolled back, {} running, {} prepared", now.committed, now.rolled_back, now.active, now.prepared));
+        line(format!("{} snapshots, the oldest {} commits old", now.snapshots, now.oldest_snapshot_age));
+        line(format!("Rows: {} inserted, {} updated, {} deleted", now.rows_inserted, now.rows_updated, now.rows_deleted));
+        line("----- locks".into());
+        line(format!("{} waits, {} timeouts, {} write conflicts, {} deadlocks", now.lock_waits, now.lock_timeouts, now.write_conflicts, now.deadlocks));
+        let usage = self.row_locks.usage();
+        line(format!("Explicit row locks: {} in {} bytes", usage.locks, usage.bytes));
+        if let Some(deadlock) = self.waits.latest_deadlock() {
+            let _ = write!(out, "{deadlock}");
+        }
+    }
+}
