@@ -17,7 +17,11 @@ def facts(server, options, settings):
     connection = server.connect()
     version = rows_of(connection, "SELECT VERSION()")[0][0]
     connection.close()
-    cpu = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if "model name" in line]
+    cpu = [
+        line.split(":")[1].strip()
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        if "model name" in line
+    ]
     memory = next(line for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines() if line.startswith("MemTotal"))
     return {
         "when": time.strftime("%Y-%m-%d %H:%M:%S"),
@@ -89,12 +93,20 @@ def show(results, about, options):
     from bench.runner import engines_of  # pylint: disable=import-outside-toplevel  # runner imports the workloads, as we do
 
     engines = engines_of(options)
-    lines = [["workload", "measure", *engines, f"{engines[0]} min .. max", f"{engines[0]}/{engines[1]}", "target"], *table_lines(results, engines)]
+    lines = [
+        ["workload", "measure", *engines, f"{engines[0]} min .. max", f"{engines[0]}/{engines[1]}", "target"],
+        *table_lines(results, engines),
+    ]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     print()
     for number, line in enumerate(lines):
         left = 2
-        print("  ".join(cell.ljust(w) if i < left or i == len(line) - 1 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))).rstrip())
+        print(
+            "  ".join(
+                cell.ljust(w) if i < left or i == len(line) - 1 else cell.rjust(w)
+                for i, (cell, w) in enumerate(zip(line, widths))
+            ).rstrip()
+        )
         if number == 0:
             print("  ".join("-" * width for width in widths))
     print()

@@ -38,7 +38,14 @@ def run_all(server, options):
     for workload_class in chosen:
         workload = workload_class(server, options)
         rounds = min(options.rounds, workload.most_rounds)
-        with tqdm(total=rounds * len(engines_of(options)), desc=f"{workload.name:14}", unit=" runs", leave=False, disable=None, file=sys.stdout) as bar:
+        with tqdm(
+            total=rounds * len(engines_of(options)),
+            desc=f"{workload.name:14}",
+            unit=" runs",
+            leave=False,
+            disable=None,
+            file=sys.stdout,
+        ) as bar:
             run_one(workload, rounds, engines_of(options), results, bar)
         print(f"done: {workload.name}", flush=True)
     if options.sysbench:

@@ -7,7 +7,13 @@ import subprocess
 from common import Problem
 from live_server import execute, value_of
 
-TESTS = {"oltp_point_select": 1.0, "oltp_update_non_index": 1.5, "oltp_update_index": 1.5, "oltp_insert": 1.5, "oltp_read_write": 1.3}
+TESTS = {
+    "oltp_point_select": 1.0,
+    "oltp_update_non_index": 1.5,
+    "oltp_update_index": 1.5,
+    "oltp_insert": 1.5,
+    "oltp_read_write": 1.3,
+}
 THREADS = 16
 LINE = re.compile(r"^\[ \d+s \].*? tps: ([\d.]+)", re.MULTILINE)
 
@@ -53,7 +59,9 @@ def run(server, options, engines, results):
             seconds = [float(value) for value in LINE.findall(call(command(server, test, rows, *words)))]
             steady = seconds[1:] or seconds
             results["sysbench", f"{test} (tps)", engine].append(statistics.mean(steady))
-            results["sysbench", f"{test} slowest second (% of median)", engine].append(100 * min(steady) / statistics.median(steady))
+            results["sysbench", f"{test} slowest second (% of median)", engine].append(
+                100 * min(steady) / statistics.median(steady)
+            )
         print(f"done: sysbench {engine}", flush=True)
     execute(connection, "DROP DATABASE sysbench")
     connection.close()

@@ -114,7 +114,9 @@ class Keys(Workload):
         result = {"insert..select, 4 keys": self.time("INSERT INTO t SELECT * FROM source")}
         self.run("ANALYZE TABLE t")
         result["count through a key"] = self.fast("SELECT COUNT(*) FROM t FORCE INDEX (artist) WHERE artist LIKE 'artist 1%'", 3)
-        result["key range and fetch"] = self.fast("SELECT SUM(LENGTH(title)) FROM t FORCE INDEX (date_id) WHERE date = '2010-11-11'", 5)
+        result["key range and fetch"] = self.fast(
+            "SELECT SUM(LENGTH(title)) FROM t FORCE INDEX (date_id) WHERE date = '2010-11-11'", 5
+        )
         result["update of an indexed column"] = self.time("UPDATE t SET artist = CONCAT(artist, ' ok')")
         result["delete by key"] = self.time("DELETE FROM t WHERE artist LIKE 'artist 2%'")
         self.run("DROP TABLE t")
@@ -167,9 +169,7 @@ class Lookups(Workload):
         table, draw = f"sb_{engine.lower()}", random.Random(5)
         low = draw.randint(1, self.rows // 2)
         fetch = f"SELECT SUM(LENGTH(pad)), MAX(c) FROM {table} FORCE INDEX (k) WHERE k BETWEEN {low} AND {low + self.rows // 20}"
-        join = (
-            f"SELECT t1.c, t2.c FROM {table} t1, {table} t2 WHERE t1.id BETWEEN %s AND %s AND t2.id = {self.rows} - t1.id"
-        )
+        join = f"SELECT t1.c, t2.c FROM {table} t1, {table} t2 WHERE t1.id BETWEEN %s AND %s AND t2.id = {self.rows} - t1.id"
         covering = f"SELECT COUNT(*) FROM {table} FORCE INDEX (k) WHERE k BETWEEN {low} AND {low + self.rows // 4}"
         return {
             "secondary range and fetch": self.fast(fetch, 3),

@@ -115,17 +115,23 @@ def deadlock(one, two, engine, screen):
     answer = one.run("update t set c1=9 where c1=4")
     spent = time.monotonic() - begin
     first = waiting.result()
-    screen.prove("the deadlock is found at once", 1213 in (answer, first) and spent < 2, f"answers {answer} and {first}, {spent:.3f} s")
+    screen.prove(
+        "the deadlock is found at once", 1213 in (answer, first) and spent < 2, f"answers {answer} and {first}, {spent:.3f} s"
+    )
     one.run("rollback")
     two.run("rollback")
     one.run("set autocommit=1")
     two.run("set autocommit=1")
-    screen.equal("both rolled back: the rows are as before", rows_of(one.connection, "select c1 from t order by 1"), [(1,), (4,), (5,)])
+    screen.equal(
+        "both rolled back: the rows are as before", rows_of(one.connection, "select c1 from t order by 1"), [(1,), (4,), (5,)]
+    )
 
 
 def online_dump(server, one, engine, screen):
     """mariadb-dump --single-transaction while another connection changes rows; the dump is restored and compared."""
-    execute(one.connection, f"CREATE TABLE stock (id INT PRIMARY KEY, qty INT NOT NULL, note VARCHAR(60), KEY (qty)) ENGINE={engine}")
+    execute(
+        one.connection, f"CREATE TABLE stock (id INT PRIMARY KEY, qty INT NOT NULL, note VARCHAR(60), KEY (qty)) ENGINE={engine}"
+    )
     execute(one.connection, f"INSERT INTO stock SELECT seq, 100, CONCAT('item ', seq) FROM seq_1_to_{DUMP_ROWS}")
     stop, ready, changes = threading.Event(), threading.Event(), [0]
     thread = threading.Thread(target=_keep_changing, args=(server, stop, ready, changes), daemon=True)

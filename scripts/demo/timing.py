@@ -30,7 +30,9 @@ def prepare(connection, screen):
         execute(connection, big_table.create_statement("big_table", "InnoDB"))
         execute(connection, big_table.fill_statement("big_table"))
         bar.update(big_table.ROWS)
-    screen.equal("big_table has the article's number of rows", value_of(connection, "SELECT COUNT(*) FROM big_table"), big_table.ROWS)
+    screen.equal(
+        "big_table has the article's number of rows", value_of(connection, "SELECT COUNT(*) FROM big_table"), big_table.ROWS
+    )
 
 
 def timed(connection, statement):
@@ -79,12 +81,16 @@ def race(connection, engines, screen):
     screen.say("delete from t; rollback; for each engine in turn")
     for engine in engines:
         table = f"t_{engine.lower()}"
-        run_of.seconds["delete all rows", engine], run_of.affected["delete all rows", engine] = timed(connection, f"DELETE FROM {table}")
+        run_of.seconds["delete all rows", engine], run_of.affected["delete all rows", engine] = timed(
+            connection, f"DELETE FROM {table}"
+        )
         inside = value_of(connection, f"SELECT COUNT(*) FROM {table}")
         screen.equal(f"{engine}: inside the transaction the table is empty", inside, 0)
         run_of.seconds["rollback", engine], _ = timed(connection, "ROLLBACK")
     execute(connection, "SET autocommit = 1")
-    unchanged = {engine: seen == after_update[engine] for engine, seen in run_of.fingerprints().items() if engine in TRANSACTIONAL}
+    unchanged = {
+        engine: seen == after_update[engine] for engine, seen in run_of.fingerprints().items() if engine in TRANSACTIONAL
+    }
     screen.prove("rollback: every row is back, unchanged", all(unchanged.values()), ", ".join(unchanged))
     for name in ("insert into ... select", "update all rows", "delete all rows"):
         seen = {run_of.affected[name, engine] for engine in engines}

@@ -35,7 +35,9 @@ def pytest_addoption(parser):
     parser.addoption("--engine", default="PBXT", help="engine under test (default PBXT)")
     parser.addoption("--crash-rounds", type=int, default=None, help="kill -9 rounds (default 3, with --long 50)")
     parser.addoption("--random-seed", type=int, default=None, help="replay one seed of the random comparison")
-    parser.addoption("--random-rounds", type=int, default=None, help="rounds of the random comparison (default 6, with --long 200)")
+    parser.addoption(
+        "--random-rounds", type=int, default=None, help="rounds of the random comparison (default 6, with --long 200)"
+    )
     parser.addoption("--long", action="store_true", help="long runs: more crashes, more random rounds")
 
 

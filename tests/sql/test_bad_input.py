@@ -16,7 +16,22 @@ pytestmark = pytest.mark.pbxt_only
 
 ROWS = 4000
 DIGEST = "SELECT COUNT(*), SUM(n), SUM(CRC32(v)), SUM(CRC32(b)), SUM(LENGTH(b)) FROM d.t"
-ADVICE = ("restore", "copy", "remove", "set ", "start", "check", "free", "use ", "backup", "another", "stop", "give", "make", "choose")
+ADVICE = (
+    "restore",
+    "copy",
+    "remove",
+    "set ",
+    "start",
+    "check",
+    "free",
+    "use ",
+    "backup",
+    "another",
+    "stop",
+    "give",
+    "make",
+    "choose",
+)
 
 
 def fill(server):
@@ -25,7 +40,9 @@ def fill(server):
     session.ok("CREATE DATABASE d")
     session.ok("CREATE TABLE d.t (n INT PRIMARY KEY, v VARCHAR(60), b LONGBLOB, KEY (v)) ENGINE=PBXT")
     session.ok(f"INSERT INTO d.t SELECT seq, CONCAT('MARK-', LPAD(seq, 6, '0'), '-row'), 'small' FROM seq_1_to_{ROWS}")
-    session.ok("INSERT INTO d.t SELECT seq + 100000, 'with blob', CONCAT('BLOB-', LPAD(seq, 6, '0'), REPEAT('#', 40000)) FROM seq_1_to_20")
+    session.ok(
+        "INSERT INTO d.t SELECT seq + 100000, 'with blob', CONCAT('BLOB-', LPAD(seq, 6, '0'), REPEAT('#', 40000)) FROM seq_1_to_20"
+    )
     digest = session.rows(DIGEST)
     session.close()
     return digest
@@ -240,7 +257,10 @@ def small_disk(tmp_path):
     """A file system of 260 MB of its own, at tmp_path/disk."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=260m", "pbxt-test", disk], check=False).returncode != 0:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=260m", "pbxt-test", disk], check=False).returncode != 0
+    ):
         pytest.skip("needs the right to mount a small file system (root)")
     yield disk
     subprocess.run(["umount", "-l", disk], check=True)

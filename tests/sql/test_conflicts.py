@@ -113,7 +113,9 @@ def test_a_waiting_update_looks_at_the_row_again(table, level, mode):
 
 @pytest.mark.parametrize("level, mode", [("READ COMMITTED", "error"), ("REPEATABLE READ", "wait")])
 def test_concurrent_additions_are_never_lost(table, level, mode):
-    table.ok("CREATE PROCEDURE add_up(k INT) BEGIN WHILE k > 0 DO UPDATE t SET v = v + 1 WHERE n = 1; SET k = k - 1; END WHILE; END")
+    table.ok(
+        "CREATE PROCEDURE add_up(k INT) BEGIN WHILE k > 0 DO UPDATE t SET v = v + 1 WHERE n = 1; SET k = k - 1; END WHILE; END"
+    )
     sessions = [table.session() for _ in range(6)]
     for session in sessions:
         session.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")

@@ -6,7 +6,9 @@ OTHERS = ["InnoDB", "MyISAM", "Aria", "MEMORY"]
 
 
 def prepare(twin, rows=500):
-    twin.ok("CREATE TABLE t (n INT AUTO_INCREMENT PRIMARY KEY, v INT, w VARCHAR(40), KEY k (v), UNIQUE KEY u (w)) ENGINE={engine}")
+    twin.ok(
+        "CREATE TABLE t (n INT AUTO_INCREMENT PRIMARY KEY, v INT, w VARCHAR(40), KEY k (v), UNIQUE KEY u (w)) ENGINE={engine}"
+    )
     twin.ok(f"INSERT INTO t (v, w) SELECT seq % 17, CONCAT('row ', seq) FROM seq_1_to_{rows}")
 
 
@@ -34,9 +36,12 @@ def test_rename_moves_rows_between_names_and_databases(db):
 
 
 @pytest.mark.parametrize("change", [
-    "ADD COLUMN x INT NOT NULL DEFAULT 7", "ADD COLUMN x VARCHAR(10) FIRST", "DROP COLUMN v", "MODIFY v BIGINT", "MODIFY w VARCHAR(400)", "MODIFY v VARCHAR(10)",
-    "CHANGE v value INT", "ADD KEY x (w(3), v)", "DROP KEY k", "ADD UNIQUE KEY x (n, v)", "DROP PRIMARY KEY, MODIFY n INT, ADD PRIMARY KEY (w)", "CONVERT TO CHARACTER SET latin1",
-    "ORDER BY v", "COMMENT 'changed'", "RENAME TO s, ADD COLUMN y INT", "ALTER COLUMN v SET DEFAULT 9", "RENAME KEY k TO kk", "FORCE", "AUTO_INCREMENT = 9000",
+    "ADD COLUMN x INT NOT NULL DEFAULT 7", "ADD COLUMN x VARCHAR(10) FIRST", "DROP COLUMN v", "MODIFY v BIGINT",
+    "MODIFY w VARCHAR(400)", "MODIFY v VARCHAR(10)",
+    "CHANGE v value INT", "ADD KEY x (w(3), v)", "DROP KEY k", "ADD UNIQUE KEY x (n, v)",
+    "DROP PRIMARY KEY, MODIFY n INT, ADD PRIMARY KEY (w)", "CONVERT TO CHARACTER SET latin1",
+    "ORDER BY v", "COMMENT 'changed'", "RENAME TO s, ADD COLUMN y INT", "ALTER COLUMN v SET DEFAULT 9", "RENAME KEY k TO kk",
+    "FORCE", "AUTO_INCREMENT = 9000",
 ])  # fmt: skip
 def test_alter_table_keeps_every_row(twin, change):
     prepare(twin)
@@ -45,7 +50,9 @@ def test_alter_table_keeps_every_row(twin, change):
     twin.same_table(name)
     twin.run(f"INSERT INTO {name} (w) VALUES ('after')")
     twin.same_table(name)
-    twin.same(f"SELECT column_name, column_type, is_nullable, column_key FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = '{name}'")
+    twin.same(
+        f"SELECT column_name, column_type, is_nullable, column_key FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = '{name}'"
+    )
 
 
 def test_an_alter_that_fails_changes_nothing(twin):
@@ -67,7 +74,10 @@ def test_a_table_moves_to_another_engine_and_back_with_triggers_and_views(db, ot
     rows = db.rows("SELECT * FROM t ORDER BY n")
     for engine in (other, db.engine, other, db.engine):
         assert db.affected(f"ALTER TABLE t ENGINE={engine}") == len(rows)
-        assert db.value("SELECT engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 't'").lower() == engine.lower()
+        assert (
+            db.value("SELECT engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 't'").lower()
+            == engine.lower()
+        )
         assert db.rows("SELECT * FROM t ORDER BY n") == rows
         assert db.value("SELECT SUM(c) FROM view_of_t") == len(rows)
         db.ok("INSERT INTO t (v) VALUES (99)")
@@ -82,7 +92,9 @@ def test_a_table_moves_to_archive_and_back(db):
     db.ok("INSERT INTO insert_test SELECT 1, 'sample audit string', '2005-10-26' FROM seq_1_to_5000")
     for engine in ("ARCHIVE", db.engine, "MyISAM", db.engine):
         assert db.affected(f"ALTER TABLE insert_test ENGINE={engine}") == 5000
-        assert db.value("SELECT COUNT(*) FROM insert_test WHERE c1 = 1 AND c2 = 'sample audit string' AND c3 = '2005-10-26'") == 5000
+        assert (
+            db.value("SELECT COUNT(*) FROM insert_test WHERE c1 = 1 AND c2 = 'sample audit string' AND c3 = '2005-10-26'") == 5000
+        )
 
 
 def test_create_like_and_create_select(twin):
@@ -140,7 +152,9 @@ def test_partitioned_tables(twin, rule):
 
 
 def test_exchange_partition_swaps_rows(twin):
-    twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT) ENGINE={engine} PARTITION BY RANGE (n) (PARTITION p0 VALUES LESS THAN (100), PARTITION p1 VALUES LESS THAN MAXVALUE)")
+    twin.ok(
+        "CREATE TABLE t (n INT PRIMARY KEY, v INT) ENGINE={engine} PARTITION BY RANGE (n) (PARTITION p0 VALUES LESS THAN (100), PARTITION p1 VALUES LESS THAN MAXVALUE)"
+    )
     twin.ok("CREATE TABLE s (n INT PRIMARY KEY, v INT) ENGINE={engine}")
     twin.ok("INSERT INTO t SELECT seq, 1 FROM seq_50_to_150")
     twin.ok("INSERT INTO s SELECT seq, 2 FROM seq_1_to_20")

@@ -33,20 +33,29 @@ COLLATIONS = [
     "binary",
 ]
 
-WORDS = ["", " ", "  ", "a", "A", "a ", "a  ", "ab", "aB", "Ab", "AB", "a b", "abc", "b", "B", "z", "Z", "zz", "0", "00", "1", "10", "9", "_", "-", "a-b", "a_b", "~", "!",
-         "a\t", "a\n", "\t", "a!", "straße", "strasse", "Strasse", "müller", "mueller", "MÜLLER", "muller", "é", "É", "e", "ê", "è", "ñ", "n", "ö", "Ö", "oe", "o", "ø", "å", "aa",
-         "ch", "cz", "h", "i", "I", "ı", "İ", "ll", "lz", "ß", "ss", "s", "ž", "š", "č", "あ", "ア", "漢字", "汉", "ก", "กา", "Ω", "ω", "и", "И", "й", "€", "x" * 60, "X" * 60]  # fmt: skip
+WORDS = [
+    "", " ", "  ", "a", "A", "a ", "a  ", "ab", "aB", "Ab", "AB", "a b", "abc", "b", "B", "z", "Z", "zz", "0", "00", "1",
+    "10", "9", "_", "-", "a-b", "a_b", "~", "!", "a\t", "a\n", "\t", "a!", "straße", "strasse", "Strasse", "müller",
+    "mueller", "MÜLLER", "muller", "é", "É", "e", "ê", "è", "ñ", "n", "ö", "Ö", "oe", "o", "ø", "å", "aa", "ch", "cz", "h",
+    "i", "I", "ı", "İ", "ll", "lz", "ß", "ss", "s", "ž", "š", "č", "あ", "ア", "漢字", "汉", "ก", "กา", "Ω", "ω", "и", "И", "й",
+    "€", "x" * 60, "X" * 60,
+]  # fmt: skip
 
 EMOJI = ["😀", "😁", "a😀", "A😀", "𝒳"]
 
 
 def storable(words, collation, twin):
     """The words that the character set can hold, so that both engines store the same."""
-    charset = twin.oracle.value(f"SELECT character_set_name FROM information_schema.collation_character_set_applicability WHERE full_collation_name = '{collation}' OR collation_name = '{collation}' LIMIT 1")
+    charset = twin.oracle.value(
+        f"SELECT character_set_name FROM information_schema.collation_character_set_applicability WHERE full_collation_name = '{collation}' OR collation_name = '{collation}' LIMIT 1"
+    )
     if charset == "binary":
         return words
     good = twin.oracle.rows(
-        " UNION ALL ".join(f"SELECT {i}, CONVERT(CONVERT(_utf8mb4 x'{w.encode().hex()}' USING {charset}) USING utf8mb4) = _utf8mb4 x'{w.encode().hex()}' COLLATE utf8mb4_bin" for i, w in enumerate(words))
+        " UNION ALL ".join(
+            f"SELECT {i}, CONVERT(CONVERT(_utf8mb4 x'{w.encode().hex()}' USING {charset}) USING utf8mb4) = _utf8mb4 x'{w.encode().hex()}' COLLATE utf8mb4_bin"
+            for i, w in enumerate(words)
+        )
     )
     return [words[i] for i, same in good if same]
 
@@ -72,7 +81,11 @@ def test_a_collation_orders_and_compares_as_in_innodb(twin, collation, column):
     twin.ok("SELECT HEX(WEIGHT_STRING(v)) FROM t FORCE INDEX (k) WHERE v >= '' ORDER BY v")
     for hint in ("FORCE INDEX (k)", "FORCE INDEX (p)"):
         for word in words[::3]:
-            literal = f"CONVERT(_utf8mb4 x'{word.encode().hex()}' USING {collation.split('_')[0]})" if collation != "binary" else f"x'{word.encode().hex()}'"
+            literal = (
+                f"CONVERT(_utf8mb4 x'{word.encode().hex()}' USING {collation.split('_')[0]})"
+                if collation != "binary"
+                else f"x'{word.encode().hex()}'"
+            )
             for compare in ("=", ">=", "<"):
                 twin.same(f"SELECT n, HEX(v) FROM t {hint} WHERE v {compare} {literal}")
         twin.same(f"SELECT n FROM t {hint} WHERE v LIKE 'a%'")
@@ -106,12 +119,16 @@ def test_a_key_of_many_parts_finds_ranges_of_each_prefix(twin):
         ]
         twin.ok(f"INSERT INTO t VALUES ({', '.join(values)}, {n})")
     for where in (
-        "a = 5", "a > 0", "a <= 0", "a IS NULL", "a = 5 AND b = 'a'", "a = 5 AND b > 'a'", "a = 0 AND b IS NULL AND c > 0", "a = 5 AND b IN ('a', 'abc')",
-        "a = 5 AND b = 'a' AND c = 1.25 AND d >= '2000-01-01'", "a BETWEEN -5 AND 5 AND b < 'b'", "a = 5 AND b = 'b' AND c IS NULL AND d IS NULL AND e IS NOT NULL",
+        "a = 5", "a > 0", "a <= 0", "a IS NULL", "a = 5 AND b = 'a'", "a = 5 AND b > 'a'", "a = 0 AND b IS NULL AND c > 0",
+        "a = 5 AND b IN ('a', 'abc')",
+        "a = 5 AND b = 'a' AND c = 1.25 AND d >= '2000-01-01'", "a BETWEEN -5 AND 5 AND b < 'b'",
+        "a = 5 AND b = 'b' AND c IS NULL AND d IS NULL AND e IS NOT NULL",
     ):  # fmt: skip
         twin.same(f"SELECT * FROM t FORCE INDEX (k) WHERE {where}")
         twin.ok(f"SELECT a, b, c, d, e, n FROM t FORCE INDEX (k) WHERE {where} ORDER BY a, b, c, d, e, n")
-        twin.ok(f"SELECT a, b, c, d, e, n FROM t FORCE INDEX (k) WHERE {where} ORDER BY a DESC, b DESC, c DESC, d DESC, e DESC, n DESC")
+        twin.ok(
+            f"SELECT a, b, c, d, e, n FROM t FORCE INDEX (k) WHERE {where} ORDER BY a DESC, b DESC, c DESC, d DESC, e DESC, n DESC"
+        )
     for where in ("e > 7", "e <= 7", "e IS NULL", "e = 7 AND a = 5", "e = 7 AND a = 5 AND b >= 'a'", "e < 100 AND a > 0"):
         twin.same(f"SELECT * FROM t FORCE INDEX (r) WHERE {where}")
     twin.ok("SELECT e, a, b, n FROM t FORCE INDEX (r) ORDER BY e DESC, a, b DESC, n")
@@ -136,12 +153,18 @@ def test_unique_keys_take_many_nulls_and_refuse_equal_values(twin):
 def test_the_duplicate_message_names_value_and_key(twin):
     twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v VARCHAR(10), c CHAR(10), UNIQUE KEY uv (v), UNIQUE KEY uc (c)) ENGINE={engine}")
     twin.ok("INSERT INTO t VALUES (1, 'ab', 'ab')")
-    for statement in ("INSERT INTO t VALUES (1, 'x', 'x')", "INSERT INTO t VALUES (2, 'ab ', 'x')", "INSERT INTO t VALUES (3, 'y', 'ab ')"):
+    for statement in (
+        "INSERT INTO t VALUES (1, 'x', 'x')",
+        "INSERT INTO t VALUES (2, 'ab ', 'x')",
+        "INSERT INTO t VALUES (3, 'y', 'ab ')",
+    ):
         assert twin.under_test.fails(statement, 1062) == twin.oracle.fails(statement, 1062)
 
 
 def test_prefix_keys_on_texts_and_blobs(twin):
-    twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v TEXT, b BLOB, KEY kv (v(5)), KEY kb (b(3)), UNIQUE KEY u (v(8), b(2))) ENGINE={engine}")
+    twin.ok(
+        "CREATE TABLE t (n INT PRIMARY KEY, v TEXT, b BLOB, KEY kv (v(5)), KEY kb (b(3)), UNIQUE KEY u (v(8), b(2))) ENGINE={engine}"
+    )
     words = ["", "a", "abcde", "abcdef", "abcdeg", "ABCDE", "abcdefgh", "abcdefghi", "abcdefgh  ", "b" * 5000]
     for n, word in enumerate(words):
         twin.run(f"INSERT INTO t VALUES ({n}, '{word}', REPEAT(CHAR({n}), {n * 100}))")

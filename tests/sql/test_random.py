@@ -26,7 +26,16 @@ class Maker:
         """A table of random shape with a primary key `n` and columns a (INT), c (text), d (DECIMAL), e (DATETIME), b (BLOB)."""
         draw = self.random
         keys = ["PRIMARY KEY (n)"]
-        options = ["KEY ka (a)", "KEY kc (c)", "KEY kac (a, c)", "KEY kd (d DESC, a)", "KEY kb (b(4))", "KEY ke (e)", "UNIQUE KEY ua (a, n)", "KEY kcp (c(2))"]
+        options = [
+            "KEY ka (a)",
+            "KEY kc (c)",
+            "KEY kac (a, c)",
+            "KEY kd (d DESC, a)",
+            "KEY kb (b(4))",
+            "KEY ke (e)",
+            "UNIQUE KEY ua (a, n)",
+            "KEY kcp (c(2))",
+        ]
         keys += draw.sample(options, draw.randint(0, 5))
         collation = draw.choice(["utf8mb4_general_ci", "utf8mb4_bin", "utf8mb4_unicode_ci", "latin1_swedish_ci"])
         kind = draw.choice([f"VARCHAR(40) COLLATE {collation}", f"CHAR(40) COLLATE {collation}"])
@@ -38,22 +47,35 @@ class Maker:
         draw = self.random
         date = draw.choice(["NULL", "'2020-02-02 02:02:02.222'", "'1999-01-01 00:00:00'", f"'2010-01-{draw.randint(1, 28):02d}'"])
         blob = draw.choice(["NULL", "''", f"REPEAT(x'{draw.randint(0, 255):02X}', {draw.choice([1, 10, 300, 9000, 70000])})"])
-        return [str(draw.randint(1, 150)), draw.choice(NUMBERS), draw.choice(TEXTS), draw.choice(["NULL", "0", "-1.5", "99.99", "1.25"]), date, blob]
+        return [
+            str(draw.randint(1, 150)),
+            draw.choice(NUMBERS),
+            draw.choice(TEXTS),
+            draw.choice(["NULL", "0", "-1.5", "99.99", "1.25"]),
+            date,
+            blob,
+        ]
 
     def where(self):
         draw = self.random
         return draw.choice([
-            f"n = {draw.randint(1, 150)}", f"n BETWEEN {draw.randint(1, 75)} AND {draw.randint(50, 150)}", f"n IN ({draw.randint(1, 150)}, {draw.randint(1, 150)}, 3)",
-            f"a = {draw.randint(-1, 8)}", f"a > {draw.randint(-1, 60)}", "a IS NULL", f"a <= {draw.randint(-5, 9)} AND c IS NOT NULL",
-            f"c = {draw.choice(TEXTS[:-1])}", f"c >= {draw.choice(TEXTS[:-1])}", "c LIKE 'a%'", f"c <> {draw.choice(TEXTS[:-1])} AND a < 50",
-            "d > 0", "d = 1.25 OR d IS NULL", "e < '2015-01-01'", "e IS NOT NULL AND n % 3 = 0", "LENGTH(b) > 100", f"n % 7 = {draw.randint(0, 6)}",
+            f"n = {draw.randint(1, 150)}", f"n BETWEEN {draw.randint(1, 75)} AND {draw.randint(50, 150)}",
+            f"n IN ({draw.randint(1, 150)}, {draw.randint(1, 150)}, 3)",
+            f"a = {draw.randint(-1, 8)}", f"a > {draw.randint(-1, 60)}", "a IS NULL",
+            f"a <= {draw.randint(-5, 9)} AND c IS NOT NULL",
+            f"c = {draw.choice(TEXTS[:-1])}", f"c >= {draw.choice(TEXTS[:-1])}", "c LIKE 'a%'",
+            f"c <> {draw.choice(TEXTS[:-1])} AND a < 50",
+            "d > 0", "d = 1.25 OR d IS NULL", "e < '2015-01-01'", "e IS NOT NULL AND n % 3 = 0", "LENGTH(b) > 100",
+            f"n % 7 = {draw.randint(0, 6)}",
         ])  # fmt: skip
 
     def change(self):
         draw = self.random
         return draw.choice([
-            f"a = {draw.choice(NUMBERS)}", "a = a + 1", f"c = {draw.choice(TEXTS)}", "c = CONCAT(c, 'x')", f"d = {draw.choice(['d + 1', 'NULL', '0'])}",
-            "e = e + INTERVAL 1 DAY", f"b = REPEAT('y', {draw.choice([0, 5, 5000, 20000])})", "a = -a, c = UPPER(c)", f"n = n + {draw.choice([1000, 2000])}", "n = n",
+            f"a = {draw.choice(NUMBERS)}", "a = a + 1", f"c = {draw.choice(TEXTS)}", "c = CONCAT(c, 'x')",
+            f"d = {draw.choice(['d + 1', 'NULL', '0'])}",
+            "e = e + INTERVAL 1 DAY", f"b = REPEAT('y', {draw.choice([0, 5, 5000, 20000])})", "a = -a, c = UPPER(c)",
+            f"n = n + {draw.choice([1000, 2000])}", "n = n",
         ])  # fmt: skip
 
     def statement(self):
@@ -66,29 +88,45 @@ class Maker:
         if dice < 0.27:
             return f"INSERT INTO t VALUES ({', '.join(self.row())}) ON DUPLICATE KEY UPDATE {self.change()}", False
         if dice < 0.30:
-            return f"INSERT INTO t SELECT n + {draw.choice([150, 300, 3000])}, a, c, d, e, b FROM t WHERE {self.where()} AND n < 500 ORDER BY n", False
+            return (
+                f"INSERT INTO t SELECT n + {draw.choice([150, 300, 3000])}, a, c, d, e, b FROM t WHERE {self.where()} AND n < 500 ORDER BY n",
+                False,
+            )
         if dice < 0.46:
             return f"UPDATE t SET {self.change()} WHERE {self.where()}", False
         if dice < 0.50:
-            return f"UPDATE t SET {self.change()} WHERE {self.where()} ORDER BY n {draw.choice(['', 'DESC'])} LIMIT {draw.randint(1, 20)}", False
+            return (
+                f"UPDATE t SET {self.change()} WHERE {self.where()} ORDER BY n {draw.choice(['', 'DESC'])} LIMIT {draw.randint(1, 20)}",
+                False,
+            )
         if dice < 0.58:
             return f"DELETE FROM t WHERE {self.where()} {draw.choice(['', 'ORDER BY n LIMIT 5', 'AND n > 20'])}", False
         if dice < 0.70:
             return self.query(), False
         if dice < 0.76:
             column = draw.choice(["n", "a", "c", "d", "e"])
-            return f"SELECT n, a, d FROM t WHERE {self.where()} ORDER BY {column} {draw.choice(['', 'DESC'])}, n LIMIT {draw.randint(1, 30)}", True
+            return (
+                f"SELECT n, a, d FROM t WHERE {self.where()} ORDER BY {column} {draw.choice(['', 'DESC'])}, n LIMIT {draw.randint(1, 30)}",
+                True,
+            )
         if dice < 0.93:
             return self.control(), False
-        return draw.choice(["SELECT COUNT(*) FROM t", "SELECT COUNT(*), SUM(n), MIN(a), MAX(a), SUM(LENGTH(b)) FROM t", "ANALYZE TABLE t"]), False
+        return (
+            draw.choice(
+                ["SELECT COUNT(*) FROM t", "SELECT COUNT(*), SUM(n), MIN(a), MAX(a), SUM(LENGTH(b)) FROM t", "ANALYZE TABLE t"]
+            ),
+            False,
+        )
 
     def query(self):
         draw = self.random
         return draw.choice([
-            f"SELECT n, a, HEX(c), d, e, MD5(b) FROM t WHERE {self.where()}", f"SELECT n FROM t WHERE {self.where()} AND {self.where()}",
+            f"SELECT n, a, HEX(c), d, e, MD5(b) FROM t WHERE {self.where()}",
+            f"SELECT n FROM t WHERE {self.where()} AND {self.where()}",
             f"SELECT a, COUNT(*), SUM(d) FROM t WHERE {self.where()} GROUP BY a",
             f"SELECT x.n, y.n FROM t x JOIN t y ON x.a = y.a WHERE x.n < y.n AND y.n < {draw.randint(5, 60)}",
-            f"SELECT n, a FROM t WHERE {self.where()} FOR UPDATE", "SELECT DISTINCT a FROM t", "SELECT HEX(MIN(c)), HEX(MAX(d)) FROM t",
+            f"SELECT n, a FROM t WHERE {self.where()} FOR UPDATE", "SELECT DISTINCT a FROM t",
+            "SELECT HEX(MIN(c)), HEX(MAX(d)) FROM t",
         ])  # fmt: skip
 
     def control(self):
@@ -140,7 +178,9 @@ def test_random_statements_agree_with_innodb(twin, request, engine):
         try:
             play(twin, seed)
         except AssertionError as error:
-            pytest.fail(f"{error}\nreplay: build/venv/bin/python -m pytest tests/sql/test_random.py -k agree --engine {engine} --random-seed {seed}")
+            pytest.fail(
+                f"{error}\nreplay: build/venv/bin/python -m pytest tests/sql/test_random.py -k agree --engine {engine} --random-seed {seed}"
+            )
 
 
 def test_random_concurrent_transactions_keep_their_sum(db, request):
@@ -165,7 +205,9 @@ def test_random_concurrent_transactions_keep_their_sum(db, request):
         workers.append(session.later("CALL move(300)"))
     while any(worker.is_alive() for worker in workers):
         assert db.rows("SELECT SUM(v), COUNT(*) FROM m") == [(4000, 40)], f"a reader saw half a transaction (seed {seed})"
-        assert db.rows("SELECT SUM(v), COUNT(*) FROM m FORCE INDEX (v) WHERE v > -100000") == [(4000, 40)], f"through the key (seed {seed})"
+        assert db.rows("SELECT SUM(v), COUNT(*) FROM m FORCE INDEX (v) WHERE v > -100000") == [
+            (4000, 40)
+        ], f"through the key (seed {seed})"
     for worker in workers:
         assert worker.result().error is None, f"{worker.answer} (seed {seed})"
     assert db.rows("SELECT SUM(v), COUNT(*) FROM m") == [(4000, 40)]

@@ -22,7 +22,9 @@ def open_table(server, fill=True):
     session.ok("CREATE DATABASE IF NOT EXISTS d CHARACTER SET utf8mb4")
     session.ok("USE d")
     if fill:
-        session.ok("CREATE TABLE t (n INT AUTO_INCREMENT PRIMARY KEY, v INT, w TEXT COLLATE utf8mb4_unicode_ci, KEY (v), KEY (w(20))) ENGINE={engine}")
+        session.ok(
+            "CREATE TABLE t (n INT AUTO_INCREMENT PRIMARY KEY, v INT, w TEXT COLLATE utf8mb4_unicode_ci, KEY (v), KEY (w(20))) ENGINE={engine}"
+        )
         session.ok(FILL)
     return session
 
@@ -85,7 +87,9 @@ def test_rolled_back_savepoints_stay_rolled_back_after_a_kill(server):
     server.start()
     session = open_table(server, fill=False)
     assert session.rows(DIGEST) == before
-    assert session.rows("SELECT n FROM t FORCE INDEX (v) WHERE v IN (1000, 2000, 3000) ORDER BY n") == [(n,) for n in [*range(1, 11), 20]]
+    assert session.rows("SELECT n FROM t FORCE INDEX (v) WHERE v IN (1000, 2000, 3000) ORDER BY n") == [
+        (n,) for n in [*range(1, 11), 20]
+    ]
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
@@ -136,7 +140,8 @@ def test_ten_kills_in_a_row_lose_nothing(server):
 
 
 @pytest.mark.parametrize("statement", [
-    "ALTER TABLE t ADD COLUMN x INT DEFAULT 1", "ALTER TABLE t ENGINE=Aria", "CREATE TABLE s AS SELECT * FROM t", "DROP TABLE t", "RENAME TABLE t TO s", "TRUNCATE TABLE t",
+    "ALTER TABLE t ADD COLUMN x INT DEFAULT 1", "ALTER TABLE t ENGINE=Aria", "CREATE TABLE s AS SELECT * FROM t",
+    "DROP TABLE t", "RENAME TABLE t TO s", "TRUNCATE TABLE t",
 ])  # fmt: skip
 def test_a_kill_during_ddl_leaves_the_old_table_or_the_new_one(server, statement):
     session = open_table(server)

@@ -27,7 +27,9 @@ def test_auto_increment_step_and_offset_are_obeyed(twin):
     twin.same_table("t")
 
 
-@pytest.mark.parametrize("kind, last", [("TINYINT", 127), ("BIGINT", 9223372036854775807), ("BIGINT UNSIGNED", 18446744073709551615)])
+@pytest.mark.parametrize(
+    "kind, last", [("TINYINT", 127), ("BIGINT", 9223372036854775807), ("BIGINT UNSIGNED", 18446744073709551615)]
+)
 def test_auto_increment_says_when_it_is_used_up(db, kind, last):
     db.ok(f"CREATE TABLE t (n {kind} AUTO_INCREMENT PRIMARY KEY) ENGINE={{engine}}")
     db.ok(f"INSERT INTO t VALUES ({last - 1})")
@@ -138,7 +140,18 @@ def test_handler_statements_walk_a_key(twin):
     twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT, KEY k (v)) ENGINE={engine}")
     twin.ok("INSERT INTO t SELECT seq, seq * 10 FROM seq_1_to_20")
     twin.ok("HANDLER t OPEN")
-    for move in ("k FIRST", "k NEXT", "k = (100)", "k NEXT", "k PREV", "k > (150)", "k LAST", "k PREV", "`PRIMARY` >= (5)", "`PRIMARY` PREV"):
+    for move in (
+        "k FIRST",
+        "k NEXT",
+        "k = (100)",
+        "k NEXT",
+        "k PREV",
+        "k > (150)",
+        "k LAST",
+        "k PREV",
+        "`PRIMARY` >= (5)",
+        "`PRIMARY` PREV",
+    ):
         twin.ok(f"HANDLER t READ {move}")
     twin.ok("HANDLER t CLOSE")
 
@@ -150,7 +163,9 @@ def test_triggers_procedures_and_views_work_over_the_table(twin):
     twin.ok("CREATE TRIGGER bu BEFORE UPDATE ON t FOR EACH ROW SET NEW.v = NEW.v * 2")
     twin.ok("CREATE TRIGGER ad AFTER DELETE ON t FOR EACH ROW INSERT INTO log (what) VALUES (CONCAT('del ', OLD.v))")
     twin.ok("CREATE VIEW w AS SELECT n, v FROM t WHERE v > 2 WITH CHECK OPTION")
-    twin.ok("CREATE PROCEDURE p() BEGIN DECLARE i INT DEFAULT 0; WHILE i < 10 DO INSERT INTO t (v) VALUES (i); SET i = i + 1; END WHILE; END")
+    twin.ok(
+        "CREATE PROCEDURE p() BEGIN DECLARE i INT DEFAULT 0; WHILE i < 10 DO INSERT INTO t (v) VALUES (i); SET i = i + 1; END WHILE; END"
+    )
     twin.ok("CALL p()")
     twin.ok("UPDATE w SET v = v + 1")
     twin.fails("INSERT INTO w (v) VALUES (1)", 1369)
@@ -160,7 +175,9 @@ def test_triggers_procedures_and_views_work_over_the_table(twin):
 
 
 def test_foreign_columns_defaults_and_checks(twin):
-    twin.ok("CREATE TABLE t (n INT PRIMARY KEY DEFAULT 5, v INT CHECK (v > 0), w DATETIME(6) DEFAULT '2020-01-01 00:00:00.5', x VARCHAR(10) NOT NULL DEFAULT 'd') ENGINE={engine}")
+    twin.ok(
+        "CREATE TABLE t (n INT PRIMARY KEY DEFAULT 5, v INT CHECK (v > 0), w DATETIME(6) DEFAULT '2020-01-01 00:00:00.5', x VARCHAR(10) NOT NULL DEFAULT 'd') ENGINE={engine}"
+    )
     twin.ok("INSERT INTO t () VALUES ()")
     twin.fails("INSERT INTO t (n, v) VALUES (6, -1)", 4025)
     twin.fails("INSERT INTO t (n, x) VALUES (7, NULL)", 1048)

@@ -9,7 +9,9 @@ import pytest
 def test_the_engine_is_listed_with_its_abilities(db):
     row = db.rows("SELECT support, transactions, xa, savepoints FROM information_schema.engines WHERE engine = 'PBXT'")
     assert row == [("YES", "YES", "YES", "YES")]
-    maturity, licence = db.rows("SELECT plugin_maturity, plugin_license FROM information_schema.plugins WHERE plugin_name = 'PBXT'")[0]
+    maturity, licence = db.rows(
+        "SELECT plugin_maturity, plugin_license FROM information_schema.plugins WHERE plugin_name = 'PBXT'"
+    )[0]
     assert maturity in ("Gamma", "Stable") and licence == "GPL"
 
 
@@ -86,7 +88,13 @@ def test_check_table_finds_a_sound_table_sound(db):
 @pytest.mark.pbxt_only
 def test_variables_are_there_and_refuse_nonsense(db):
     names = {row[0] for row in db.rows("SHOW GLOBAL VARIABLES LIKE 'pbxt%'")}
-    expected = {"pbxt_cache_size", "pbxt_flush_log_at_trx_commit", "pbxt_lock_wait_timeout", "pbxt_conflict_mode", "pbxt_data_dir"}
+    expected = {
+        "pbxt_cache_size",
+        "pbxt_flush_log_at_trx_commit",
+        "pbxt_lock_wait_timeout",
+        "pbxt_conflict_mode",
+        "pbxt_data_dir",
+    }
     assert expected <= names, f"missing: {expected - names}"
     db.fails("SET SESSION pbxt_conflict_mode = 'sometimes'", 1231)
     db.fails("SET SESSION pbxt_lock_wait_timeout = 'long'", 1232)

@@ -153,7 +153,9 @@ def test_xa_commits_rolls_back_and_reports_its_states(twin):
             session.fails("COMMIT", 1399)
             session.ok(f"XA END {mine}")
             session.ok(f"XA PREPARE {mine}")
-            assert mine.strip("'") in [str(row[3]) if isinstance(row[3], str) else row[3].decode() for row in session.rows("XA RECOVER")]
+            assert mine.strip("'") in [
+                str(row[3]) if isinstance(row[3], str) else row[3].decode() for row in session.rows("XA RECOVER")
+            ]
             session.ok(f"XA {end} {mine}")
         twin.same_table("t")
     for session in (twin.under_test, twin.oracle):
