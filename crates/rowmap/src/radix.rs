@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Binary logarithm of [`LEAF_WORDS`].
-pub const LEAF_WORDS_LOG2: u32 = if cfg!(miri) { 4 } else { 12 };
+pub const LEAF_WORDS_LOG2: u32 = 12;
 /// Words per leaf, and so rows per leaf number.
 pub const LEAF_WORDS: usize = 1 << LEAF_WORDS_LOG2;
 /// Binary logarithm of the children of an inner node.

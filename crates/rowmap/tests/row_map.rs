@@ -66,6 +66,10 @@ fn lost_exchange_reports_the_winner_and_changes_nothing() {
 }
 
 #[test]
+#[cfg_attr(
+    miri,
+    ignore = "walks a hundred leaves; the memory it touches is that of the other tests"
+)]
 fn every_height_of_the_tree_is_reached() {
     let map = RowMap::new();
     let rows: Vec<u64> = (0..48).flat_map(|bit| [1 << bit, (2 << bit) - 1]).collect();
@@ -139,6 +143,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 200 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
+    #[cfg_attr(miri, ignore = "walks thousands of words per case; the memory it touches is that of the other tests")]
     fn walk_gives_what_was_stored_in_row_order(
         rows in prop::collection::btree_map(prop_oneof![1_u64..20_000, 1_u64..1 << 48], 1_u64..1 << 50, 0..40),
         from in prop_oneof![1_u64..20_000, 1_u64..1 << 48],
