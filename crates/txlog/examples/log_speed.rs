@@ -17,7 +17,12 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn open(dir: &PathBuf) -> Result<(Arc<SegmentStore>, Arc<Log>, Duration)> {
     let disk = Arc::new(OsDisk::open(dir, true)?);
-    let mode = OpenMode { create: Some(Geometry::default()), read_only: false, new_uuid: 1, now: 0 };
+    let mode = OpenMode {
+        create: Some(Geometry::default()),
+        read_only: false,
+        new_uuid: 1,
+        now: 0,
+    };
     let store = Arc::new(SegmentStore::open(disk, mode)?);
     let blobs = Arc::new(BlobStore::open(Arc::clone(&store))?);
     let begun = Instant::now();
@@ -29,7 +34,13 @@ fn open(dir: &PathBuf) -> Result<(Arc<SegmentStore>, Arc<Log>, Duration)> {
     let end = scan.finish()?;
     let took = begun.elapsed();
     println!("recovery scan: {records} records in {took:?}");
-    let log = Log::open(Arc::clone(&store), blobs, Arc::new(Poison::new()), end, LogOptions::default())?;
+    let log = Log::open(
+        Arc::clone(&store),
+        blobs,
+        Arc::new(Poison::new()),
+        end,
+        LogOptions::default(),
+    )?;
     Ok((store, log, took))
 }
 
@@ -62,7 +73,7 @@ fn write_rows(log: &Log, count: u64, payload: &[u8]) -> Result<()> {
 /// Short bursts that fit the buffers, so that the flusher's work is not in the figure.
 fn reserve_and_publish(log: &Log) -> Result<()> {
     let payload = [7; 96];
-    let (mut best, mut total, rounds, burst) = (f64::MAX, 0.0, 40_u32, 50_000);
+    let (mut best, mut total, rounds, burst) = (f64::MAX, 0.0, 2000_u32, 2000);
     for _ in 0..rounds {
         log.flush_step()?;
         let begun = Instant::now();
@@ -71,7 +82,10 @@ fn reserve_and_publish(log: &Log) -> Result<()> {
         best = best.min(nanos);
         total += nanos;
     }
-    println!("reserve + encode + publish, 120 bytes: best {best:.1} ns, mean {:.1} ns", total / f64::from(rounds));
+    println!(
+        "reserve + encode + publish, 120 bytes: best {best:.1} ns, mean {:.1} ns",
+        total / f64::from(rounds)
+    );
     Ok(())
 }
 
@@ -83,7 +97,9 @@ fn flushed_per_second(log: &Log, threads: u64) -> Result<()> {
     thread::scope(|scope| {
         let run = || write_rows(log, count, &payload).map_err(|error| error.to_string());
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        handles.into_iter().try_for_each(|handle| handle.join().map_err(|_| "a thread panicked".to_owned())?)
+        handles
+            .into_iter()
+            .try_for_each(|handle| handle.join().map_err(|_| "a thread panicked".to_owned())?)
     })?;
     log.wait_durable(log.tail())?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -108,11 +124,18 @@ fn commits_per_second(log: &Log, threads: u64) -> Result<()> {
             while Instant::now() < until {
                 let ts = CommitTs::new(next_ts.fetch_add(1, Ordering::Relaxed));
                 let outcome = Outcome::Commit(ts);
-                let record = EndRecord { txn: TxnId::new(2), outcome, deltas: &[], voids: &[] };
-                let end = log.reserve(record.encoded_len(), Space::Spare).map(|mut reservation| {
-                    record.encode_into(reservation.bytes_mut());
-                    reservation.publish()
-                });
+                let record = EndRecord {
+                    txn: TxnId::new(2),
+                    outcome,
+                    deltas: &[],
+                    voids: &[],
+                };
+                let end = log
+                    .reserve(record.encoded_len(), Space::Spare)
+                    .map(|mut reservation| {
+                        record.encode_into(reservation.bytes_mut());
+                        reservation.publish()
+                    });
                 match end.and_then(|end| log.wait_durable(end)) {
                     Ok(()) => own += 1,
                     Err(error) => panic!("{error}"),
@@ -147,7 +170,10 @@ fn reads_per_second(log: &Log) -> Result<()> {
     let mut bytes = 0_usize;
     for lsn in &places {
         let guard = crossbeam_epoch::pin();
-        bytes += log.read(*lsn, &guard)?.as_row().map_or(0, |row| row.payload().len());
+        bytes += log
+            .read(*lsn, &guard)?
+            .as_row()
+            .map_or(0, |row| row.payload().len());
     }
     let nanos = begun.elapsed().as_secs_f64() * 1e9 / places.len() as f64;
     println!("read of a resident record: {nanos:.1} ns ({bytes} payload bytes)");
@@ -156,7 +182,9 @@ fn reads_per_second(log: &Log) -> Result<()> {
 
 fn main() -> Result<()> {
     let own = tempfile::tempdir()?;
-    let dir = std::env::args_os().nth(1).map_or_else(|| own.path().to_path_buf(), PathBuf::from);
+    let dir = std::env::args_os()
+        .nth(1)
+        .map_or_else(|| own.path().to_path_buf(), PathBuf::from);
     let (store, log, _) = open(&dir)?;
     reserve_and_publish(&log)?;
     flushed_per_second(&log, 1)?;
@@ -169,6 +197,10 @@ fn main() -> Result<()> {
     log.close()?;
     drop((store, log));
     let (_store, log, took) = open(&dir)?;
-    println!("recovery scan of {:.2} GB: {:.2} s", log.tail().raw() as f64 / 1e9, took.as_secs_f64());
+    println!(
+        "recovery scan of {:.2} GB: {:.2} s",
+        log.tail().raw() as f64 / 1e9,
+        took.as_secs_f64()
+    );
     Ok(())
 }

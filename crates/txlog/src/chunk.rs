@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Buffers are aligned for direct I/O.
 const BUFFER_ALIGN: usize = 4096;
 /// Buffers kept for reuse; more go back to the system.
-const POOL_COUNT_MAX: usize = 8;
+const POOL_COUNT_MAX: usize = 64;
 
 /// Initialised raw memory. All of it holds some byte value at any time; who may touch which range is the caller's proof.
 #[derive(Debug)]
