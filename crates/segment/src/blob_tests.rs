@@ -3,18 +3,20 @@
 use super::*;
 use crate::geometry::Geometry;
 use crate::store::OpenMode;
-use pbxt_io::OsDisk;
+use pbxt_testkit::{Fault, SimDisk};
 
-fn open(directory: &tempfile::TempDir) -> BlobStore {
+fn open(disk: &SimDisk) -> BlobStore {
     let mode = OpenMode {
         create: Some(Geometry::small()),
         read_only: false,
         new_uuid: 5,
         now: 0,
     };
-    let disk = Arc::new(OsDisk::open(directory.path(), false).expect("the directory"));
-    BlobStore::open(Arc::new(SegmentStore::open(disk, mode).expect("a store"))).expect("blobs")
+    let store = SegmentStore::open(Arc::new(disk.clone()), mode).expect("a store");
+    BlobStore::open(Arc::new(store)).expect("blobs")
 }
+
+const FIRST: &str = "blob-00000001.seg";
 
 fn value(len: usize) -> Vec<u8> {
     (0..len).map(|at| ((at * 31) >> 3) as u8).collect()
@@ -22,7 +24,7 @@ fn value(len: usize) -> Vec<u8> {
 
 #[test]
 fn values_of_every_size_come_back_also_after_reopening() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let disk = SimDisk::new();
     let sizes = [
         1,
         8,
@@ -32,7 +34,7 @@ fn values_of_every_size_come_back_also_after_reopening() {
         FRAME_BYTES_MAX + 1,
         3 * FRAME_BYTES_MAX + 17,
     ];
-    let blobs = open(&directory);
+    let blobs = open(&disk);
     let refs: Vec<BlobRef> = sizes
         .iter()
         .map(|&len| blobs.append(&value(len)).expect("written"))
@@ -40,7 +42,7 @@ fn values_of_every_size_come_back_also_after_reopening() {
     blobs.sync().expect("synced");
     assert!(blobs.durable_end() > refs.last().expect("one").addr.raw());
     drop(blobs);
-    let blobs = open(&directory);
+    let blobs = open(&disk);
     let mut back = Vec::new();
     for (blob, len) in refs.iter().zip(sizes) {
         blobs.read(blob, &mut back).expect("readable");
@@ -55,11 +57,11 @@ fn values_of_every_size_come_back_also_after_reopening() {
 
 #[test]
 fn bytes_of_a_value_as_the_format_says() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let blobs = open(&directory);
+    let disk = SimDisk::new();
+    let blobs = open(&disk);
     let blob = blobs.append(b"abc").expect("written");
     assert_eq!((blob.addr.offset(), blob.len), (4096, 3));
-    let bytes = std::fs::read(directory.path().join("blob-00000001.seg")).expect("readable");
+    let bytes = disk.content(FIRST).expect("the file");
     let crc = checksum::crc32c((1 << 32) ^ 4096, b"abc").to_le_bytes();
     assert_eq!(
         &bytes[4096..],
@@ -68,30 +70,105 @@ fn bytes_of_a_value_as_the_format_says() {
 }
 
 #[test]
-fn a_flipped_byte_names_file_and_offset() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let blobs = open(&directory);
-    let blob = blobs.append(&value(1000)).expect("written");
-    let path = directory.path().join("blob-00000001.seg");
-    let mut bytes = std::fs::read(&path).expect("readable");
-    bytes[4096 + 500] ^= 1;
-    std::fs::write(&path, bytes).expect("writable");
-    let message = blobs
-        .read(&blob, &mut Vec::new())
-        .expect_err("damaged")
-        .to_string();
+fn every_kind_of_damage_names_file_and_place() {
+    let refusal = |change: &dyn Fn(&SimDisk, &mut BlobRef)| {
+        let disk = SimDisk::new();
+        let blobs = open(&disk);
+        let mut blob = blobs.append(&value(300_000)).expect("written");
+        change(&disk, &mut blob);
+        let message = blobs
+            .read(&blob, &mut Vec::new())
+            .expect_err("damaged")
+            .to_string();
+        assert!(message.contains("blob-00000001.seg"), "{message}");
+        message
+    };
+    let second_frame = 4096 + 8 + FRAME_BYTES_MAX as u64;
+    for offset in [
+        4096,
+        4101,
+        4104,
+        5000,
+        second_frame,
+        second_frame + 5,
+        second_frame + 8,
+    ] {
+        let message = refusal(&|disk, _| disk.flip_bit(FIRST, offset, 2).expect("a flip"));
+        assert!(
+            message.contains("offset 4096: expected a frame of a value"),
+            "{offset}: {message}"
+        );
+    }
     assert!(
-        message.contains("blob-00000001.seg") && message.contains("offset 4096"),
-        "{message}"
+        refusal(&|disk, _| disk.truncate(FIRST, 10_000).expect("cut")).contains("found the end of the file")
     );
-    let missing = BlobRef { len: 1 << 20, ..blob };
-    assert!(blobs.read(&missing, &mut Vec::new()).is_err());
+    assert!(refusal(&|_, blob| blob.len -= 1).contains("expected a frame of a value"));
+    assert!(refusal(&|_, blob| blob.hash ^= 1).contains("found another value"));
+    let moved = |_: &SimDisk, blob: &mut BlobRef| {
+        blob.addr = Addr::in_segment(AddrClass::Blob, SegmentId::new(1), 4104);
+    };
+    assert!(refusal(&moved).contains("blob-00000001.seg"));
+}
+
+#[test]
+fn a_reference_that_cannot_be_one_is_refused() {
+    let blobs = open(&SimDisk::new());
+    let blob = blobs.append(&value(100)).expect("written");
+    let hot = BlobRef {
+        addr: Addr::hot(pbxt_base::Lsn::new(8)),
+        ..blob
+    };
+    assert!(
+        blobs
+            .read(&hot, &mut Vec::new())
+            .expect_err("refused")
+            .to_string()
+            .contains("the address of a value")
+    );
+    let endless = BlobRef {
+        len: u64::MAX,
+        ..blob
+    };
+    assert!(matches!(
+        blobs.read(&endless, &mut Vec::new()),
+        Err(Error::TooLarge { .. })
+    ));
+    let missing = BlobRef {
+        addr: Addr::in_segment(AddrClass::Blob, SegmentId::new(9), 4096),
+        ..blob
+    };
+    assert!(
+        blobs
+            .read(&missing, &mut Vec::new())
+            .expect_err("refused")
+            .to_string()
+            .contains("blob-00000009.seg")
+    );
+}
+
+#[test]
+fn segments_roll_over_when_they_are_full_and_a_huge_value_gets_its_own() {
+    let disk = SimDisk::new();
+    let blobs = open(&disk);
+    let sizes = [200_000, 100_000, 600_000, 10];
+    let places: Vec<BlobRef> = sizes
+        .iter()
+        .map(|&len| blobs.append(&value(len)).expect("written"))
+        .collect();
+    let segments: Vec<u32> = places.iter().map(|place| place.addr.segment().raw()).collect();
+    assert_eq!(segments, [1, 2, 3, 4]);
+    blobs.sync().expect("synced");
+    assert!(blobs.durable_end() > places[3].addr.raw());
+    let mut out = Vec::new();
+    for (place, len) in places.iter().zip(sizes) {
+        blobs.read(place, &mut out).expect("readable");
+        assert_eq!(out, value(len));
+    }
 }
 
 #[test]
 fn the_durable_end_stays_below_a_value_still_being_written() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let blobs = open(&directory);
+    let blobs = open(&SimDisk::new());
     blobs.append(&value(100)).expect("written");
     let (_, id, offset) = blobs.reserve(512).expect("reserved");
     blobs.append(&value(100)).expect("written");
@@ -100,4 +177,85 @@ fn the_durable_end_stays_below_a_value_still_being_written() {
         blobs.durable_end(),
         Addr::in_segment(AddrClass::Blob, id, offset).raw()
     );
+}
+
+#[test]
+fn a_failed_write_or_a_full_disk_is_the_error_of_one_value_only() {
+    let disk = SimDisk::new();
+    let blobs = open(&disk);
+    blobs.append(&value(100)).expect("written");
+    disk.plant(Fault::FailWrite {
+        prefix: "blob-".into(),
+        nth: 1,
+    });
+    assert!(
+        blobs
+            .append(&value(100))
+            .expect_err("the planted fault")
+            .to_string()
+            .contains(FIRST)
+    );
+    disk.set_free_bytes(Some(0));
+    assert!(matches!(blobs.append(&value(100)), Err(Error::NoSpace { .. })));
+    disk.set_free_bytes(None);
+    let blob = blobs.append(&value(50)).expect("written");
+    blobs.sync().expect("synced");
+    assert!(blobs.durable_end() > blob.addr.raw());
+    let mut out = Vec::new();
+    blobs.read(&blob, &mut out).expect("readable");
+    assert_eq!(out, value(50));
+}
+
+#[test]
+fn a_failed_sync_is_final_and_moves_no_durable_end() {
+    let disk = SimDisk::new();
+    let blobs = open(&disk);
+    blobs.append(&value(100)).expect("written");
+    disk.plant(Fault::FailSync {
+        prefix: "blob-".into(),
+        nth: 1,
+    });
+    blobs.sync().expect_err("the planted fault");
+    assert_eq!(blobs.durable_end(), 0);
+    let syncs = disk.syncs();
+    for refused in [
+        blobs.sync().expect_err("final"),
+        blobs.append(&value(1)).expect_err("final"),
+    ] {
+        assert!(
+            refused.to_string().contains("read-only since a disk failure"),
+            "{refused}"
+        );
+    }
+    assert_eq!(disk.syncs(), syncs, "D9: a failed sync is not tried again");
+}
+
+#[test]
+fn threads_write_values_side_by_side_while_another_one_syncs() {
+    let disk = SimDisk::new();
+    let blobs = open(&disk);
+    let places = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for thread in 0..4_usize {
+            let (blobs, places) = (&blobs, &places);
+            scope.spawn(move || {
+                for round in 0..50 {
+                    let len = 500 + thread * 1000 + round * 37;
+                    let place = blobs.append(&value(len)).expect("written");
+                    blobs.sync().expect("synced");
+                    assert!(blobs.durable_end() > 0, "the first value is durable by now");
+                    places.lock().push((place, len));
+                }
+            });
+        }
+    });
+    let image = disk.crash(1);
+    let after = open(&image);
+    let mut out = Vec::new();
+    for (place, len) in places.into_inner() {
+        after
+            .read(&place, &mut out)
+            .expect("D2: every value was synced after its append");
+        assert_eq!(out, value(len));
+    }
 }

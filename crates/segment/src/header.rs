@@ -129,6 +129,7 @@ impl SegmentHeader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn sample() -> SegmentHeader {
         SegmentHeader {
@@ -159,6 +160,41 @@ mod tests {
             ]
         );
         assert_eq!(SegmentHeader::decode(&bytes, "f").expect("intact"), sample());
+    }
+
+    proptest! {
+        #[test]
+        fn headers_come_back(
+            uuid in any::<u128>(), ids in any::<[u32; 4]>(), class in 0_u8..4, sizes in any::<[u64; 4]>(),
+        ) {
+            let header = SegmentHeader {
+                uuid,
+                id: SegmentId::new(ids[0]),
+                class: SegmentClass::from_disk(class).expect("a class"),
+                segment_bytes: sizes[0],
+                chunk_bytes: sizes[1],
+                incarnation: ids[1],
+                previous: SegmentId::new(ids[2]),
+                cut: Lsn::new(sizes[2]),
+                cut_checksum: ids[3],
+                first_lsn: Lsn::new(sizes[3]),
+                key_id: 0,
+            };
+            prop_assert_eq!(SegmentHeader::decode(&header.encode(), "f").expect("intact"), header);
+        }
+    }
+
+    #[test]
+    fn an_encrypted_segment_is_refused_by_a_version_without_encryption() {
+        let bytes = SegmentHeader {
+            key_id: 3,
+            ..sample()
+        }
+        .encode();
+        let message = SegmentHeader::decode(&bytes, "hot-7")
+            .expect_err("refused")
+            .to_string();
+        assert!(message.contains("key 3: the segment is encrypted"), "{message}");
     }
 
     #[test]

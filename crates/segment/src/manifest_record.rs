@@ -230,6 +230,70 @@ mod tests {
         ]
     }
 
+    #[test]
+    fn golden_record_of_each_kind() {
+        let (class, id) = (SegmentClass::Blob, SegmentId::new(5));
+        let sealed = SealedSegment {
+            class,
+            id,
+            hash: 0x0102_0304_0506_0708,
+            end: Lsn::new(9),
+        };
+        let geometry = Geometry {
+            hot_segment_bytes: 1 << 26,
+            chunk_bytes: 1 << 18,
+            blob_segment_bytes: 1 << 30,
+        };
+        let create = ManifestRecord::Create {
+            uuid: 0x0201,
+            geometry,
+            created: 7,
+        };
+        let cases: [(ManifestRecord, &str); 7] = [
+            (
+                create,
+                "01 01020000000000000000000000000000 0000000400000000 0000040000000000 0000004000000000 0700000000000000",
+            ),
+            (ManifestRecord::Opened { incarnation: 2 }, "02 02000000"),
+            (
+                ManifestRecord::Sealed(sealed),
+                "03 03 05000000 0807060504030201 0900000000000000",
+            ),
+            (ManifestRecord::Dropped { class, id }, "04 03 05000000"),
+            (
+                ManifestRecord::Closed { end: Lsn::new(16) },
+                "05 1000000000000000",
+            ),
+            (ManifestRecord::Begun { class, id }, "06 03 05000000"),
+            (
+                ManifestRecord::Superseded { generation: 3 },
+                "07 0300000000000000",
+            ),
+        ];
+        for (record, expected) in cases {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            let digits: Vec<char> = expected.chars().filter(|digit| *digit != ' ').collect();
+            let byte =
+                |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).expect("digits");
+            assert_eq!(
+                bytes,
+                digits.chunks(2).map(byte).collect::<Vec<u8>>(),
+                "{record:?}"
+            );
+        }
+        assert_eq!(
+            ManifestRecord::decode(&[99]).expect("readable"),
+            None,
+            "F12: an unknown kind"
+        );
+        assert_eq!(
+            ManifestRecord::decode(&[4, 9, 5, 0, 0, 0]).expect("readable"),
+            None,
+            "F12: an unknown class"
+        );
+    }
+
     proptest! {
         #[test]
         fn records_come_back_at_their_own_place_and_nowhere_else(

@@ -461,7 +461,3 @@ impl SegmentStore {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "store_tests.rs"]
-mod store_tests;
