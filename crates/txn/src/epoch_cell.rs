@@ -52,3 +52,7 @@ impl<T> Drop for EpochCell<T> {
         drop(unsafe { pointer.try_into_owned() });
     }
 }
+
+#[cfg(test)]
+#[path = "epoch_cell_tests.rs"]
+mod epoch_cell_tests;

@@ -26,14 +26,10 @@ fn advance_fully(table: &TxnTable) {
     while table.advance_low_water(&live).more {}
 }
 
-/// Scales the long runs down where each step is interpreted.
-fn long(count: u64) -> u64 {
-    if cfg!(miri) { count / 500 } else { count }
-}
-
 const PAGE_BYTES: u64 = 4096 * 8;
 
 #[test]
+#[cfg_attr(miri, ignore = "fills pages of slots: too many steps to interpret")]
 fn a_prepared_transaction_of_three_weeks_does_not_hold_the_mark() {
     let table = TxnTable::new();
     let prepared = table.begin();
@@ -41,7 +37,7 @@ fn a_prepared_transaction_of_three_weeks_does_not_hold_the_mark() {
     let mut peak = 0;
     let weeks = 3;
     for _ in 0..weeks * 20 {
-        commit_many(&table, long(50_000));
+        commit_many(&table, 50_000);
         advance_fully(&table);
         peak = peak.max(table.memory_bytes());
     }
@@ -79,27 +75,29 @@ fn a_prepared_transaction_of_three_weeks_does_not_hold_the_mark() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills pages of slots: too many steps to interpret")]
 fn ten_million_transactions_leave_a_bounded_table() {
     let table = TxnTable::new();
     let mut peak = 0;
     for _ in 0..100 {
-        commit_many(&table, long(100_000));
+        commit_many(&table, 100_000);
         advance_fully(&table);
         peak = peak.max(table.memory_bytes());
     }
-    assert!(table.next_id().raw() > long(100_000) * 100);
+    assert!(table.next_id().raw() > 100_000 * 100);
     assert!(peak <= 2 * PAGE_BYTES, "T5: {peak} bytes");
     assert_eq!(table.status(TxnId::new(1), &pin()), TxnStatus::Settled);
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills pages of slots: too many steps to interpret")]
 fn a_ten_hour_snapshot_costs_ranges_not_timestamps() {
     let table = TxnTable::new();
     commit_many(&table, 5000);
     let dump = table.open_snapshot();
     let mut peak = 0;
     for _ in 0..40 {
-        commit_many(&table, long(50_000));
+        commit_many(&table, 50_000);
         let reader = table.open_snapshot();
         commit_many(&table, 100);
         advance_fully(&table);
@@ -130,6 +128,7 @@ fn a_ten_hour_snapshot_costs_ranges_not_timestamps() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills pages of slots: too many steps to interpret")]
 fn aborted_and_void_ones_stay_until_their_traces_are_gone() {
     let table = TxnTable::new();
     let (aborted, partly) = (table.begin(), table.begin());
@@ -159,6 +158,7 @@ fn aborted_and_void_ones_stay_until_their_traces_are_gone() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills pages of slots: too many steps to interpret")]
 fn one_step_is_short_and_says_that_there_is_more() {
     let table = TxnTable::new();
     commit_many(&table, 40 * 4096);
@@ -175,6 +175,7 @@ fn one_step_is_short_and_says_that_there_is_more() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills pages of slots: too many steps to interpret")]
 fn an_old_look_at_snapshots_never_lets_the_mark_pass_newer_commits() {
     let table = TxnTable::new();
     let old_look = table.live_snapshots();
