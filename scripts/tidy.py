@@ -70,7 +70,7 @@ def tracked_files():
 
 def is_test(path):
     """Test code may use what product code may not."""
-    return "tests" in path.parts or "benches" in path.parts or "examples" in path.parts or path.stem.endswith("tests")
+    return "tests" in path.parts or "benches" in path.parts or "examples" in path.parts or path.stem.endswith(("tests", "loom"))
 
 
 def check_length(path, lines):
