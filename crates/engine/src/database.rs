@@ -129,9 +129,7 @@ impl Database {
         for table in self.catalog.tables().iter().filter(|table| !table.temporary) {
             table.autoinc.log_exact(&self.log, table.id)?;
         }
-        let end = self.log.tail();
         self.log.close()?;
-        self.store.note_closed(end)?;
         Ok(())
     }
 
