@@ -22,12 +22,15 @@ use crate::scan::LogEnd;
 use crate::stats::{Counters, LogStats};
 use crate::tail::{BATCH_HEADER_BYTES, Space, Tail};
 use parking_lot::{Condvar, Mutex};
-use pbxt_base::{Error, Result};
-use pbxt_io::{Poison, Worker};
+use pbxt_base::{Error, Result, invariant};
+use pbxt_io::{Clock, Poison, SystemClock, Worker};
 use pbxt_segment::{BlobStore, SegmentStore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// The background thread runs at least this often; half of what D11 allows between two syncs.
+const WORKER_PAUSE: Duration = Duration::from_millis(500);
 
 /// See the module.
 #[derive(Debug)]
@@ -49,6 +52,7 @@ pub(crate) struct Core {
     pub(crate) blobs: Arc<BlobStore>,
     poison: Arc<Poison>,
     closed: AtomicBool,
+    pub(crate) clock: SystemClock,
     pub(crate) counters: Counters,
     pub(crate) options: LogOptions,
     /// How the log ended when it was opened; what lies before is read with its cuts in mind.
@@ -80,6 +84,7 @@ impl Core {
             segment,
             file,
             unsynced_bytes: 0,
+            synced_at_millis: 0,
             spans: Vec::new(),
         };
         let pool = BufferPool::new(layout.chunk_bytes() as usize);
@@ -105,6 +110,7 @@ impl Core {
             blobs,
             poison,
             closed: AtomicBool::new(false),
+            clock: SystemClock::new(),
             counters: Counters::default(),
             options,
             worker: Mutex::new(None),
@@ -134,8 +140,8 @@ impl Core {
             return Ok(());
         }
         let core = Arc::clone(self);
-        let step = move || core.background_step();
-        let worker = Worker::spawn("pbxt-log", Arc::clone(&self.poison), Duration::from_secs(1), step);
+        let step = move || core.worker_step();
+        let worker = Worker::spawn("pbxt-log", Arc::clone(&self.poison), WORKER_PAUSE, step);
         let worker = worker.map_err(|source| Error::Io {
             file: "pbxt-log".into(),
             op: "start the thread",
@@ -148,7 +154,7 @@ impl Core {
     /// See `Log::reserve`.
     #[inline]
     pub(crate) fn reserve(&self, len: usize, space: Space) -> Result<Reservation<'_>> {
-        assert!(
+        invariant!(
             len.is_multiple_of(8) && len >= 8,
             "D8: records are multiples of 8 bytes"
         );
@@ -185,6 +191,23 @@ impl Core {
         let flushed = self.flush_once(Goal::Durable);
         // A failed flush has poisoned already, and a failed preparation comes back to the first row that needs it.
         drop((prepared, flushed));
+    }
+
+    /// What the background thread does when it is woken, and at least twice a second: prepare, write; and sync when much
+    /// has been written since the last sync, or half a second has passed (D11).
+    fn worker_step(&self) {
+        let pause = WORKER_PAUSE.as_millis() as u64;
+        let is_due = {
+            let flusher = self.flusher.lock();
+            flusher.unsynced_bytes >= self.options.unsynced_bytes_max / 4
+                || self.clock.now_millis().saturating_sub(flusher.synced_at_millis) >= pause
+        };
+        if self.check_usable().is_ok() {
+            let prepared = self.prepare_ahead();
+            let flushed = self.flush_once(if is_due { Goal::Durable } else { Goal::Written });
+            // As in `background_step`: whoever needs the space or the sync gets the error.
+            drop((prepared, flushed));
+        }
     }
 
     /// See `Log::close`. Joins the background thread, which ends its share of the core.

@@ -8,6 +8,7 @@
 
 use crate::chunk::Chunk;
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
+use pbxt_base::invariant;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 const LEAF_SLOTS: usize = 4096;
@@ -59,13 +60,13 @@ impl Directory {
         let slot = self.slot_or_new(number);
         let shared = Owned::new(chunk).into_shared(guard);
         let old = slot.swap(shared, Ordering::AcqRel, guard);
-        assert!(old.is_null(), "D12: a chunk is installed once");
+        invariant!(old.is_null(), "D12: a chunk is installed once");
         // SAFETY: just installed, not null; freed only after `guard` is gone, as in `get`.
         unsafe { shared.deref() }
     }
 
     fn slot_or_new(&self, number: u64) -> &Atomic<Chunk> {
-        assert!(
+        invariant!(
             number < CHUNK_COUNT_MAX,
             "D12: the opener refuses chunks beyond the directory"
         );

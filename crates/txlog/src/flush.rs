@@ -14,7 +14,7 @@ use crate::log::Goal;
 use crate::stats::count;
 use crate::tail::{BATCH_HEADER_BYTES, BatchSpan};
 use pbxt_base::{Lsn, Result, SegmentId, checksum, stop_point};
-use pbxt_io::DiskFile;
+use pbxt_io::{Clock, DiskFile};
 use std::sync::Arc;
 
 /// What the flush latch protects.
@@ -33,6 +33,8 @@ pub(crate) struct Flusher {
     pub(crate) file: Arc<dyn DiskFile>,
     /// Bytes written since the last sync.
     pub(crate) unsynced_bytes: u64,
+    /// When the last sync ended, by the log's clock.
+    pub(crate) synced_at_millis: u64,
     /// Batches of the running flush; kept for its memory.
     pub(crate) spans: Vec<BatchSpan>,
 }
@@ -162,6 +164,7 @@ impl Core {
             stop_point!("flush.after_sync");
             count(&self.counters.syncs, 1);
             flusher.unsynced_bytes = 0;
+            flusher.synced_at_millis = self.clock.now_millis();
             flusher.durable_sequence = flusher.next_sequence - 1;
         }
         self.marks.set_durable(self.marks.get(Goal::Written));

@@ -10,7 +10,7 @@
 
 use crate::batch::BATCH_ALIGN;
 use crate::tail::BATCH_HEADER_BYTES;
-use pbxt_base::SegmentId;
+use pbxt_base::{SegmentId, invariant};
 
 /// Sizes of a hot log; fixed when the database is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +24,16 @@ pub(crate) struct Layout {
 impl Layout {
     /// `segment_bytes` and `chunk_bytes` are powers of two, header and footer multiples of the sector within one chunk.
     pub(crate) fn new(segment_bytes: u64, chunk_bytes: u64, header_bytes: u64, footer_bytes: u64) -> Layout {
-        assert!(
-            segment_bytes.is_power_of_two() && chunk_bytes.is_power_of_two() && chunk_bytes < segment_bytes
+        let are_powers = segment_bytes.is_power_of_two() && chunk_bytes.is_power_of_two();
+        invariant!(
+            are_powers && chunk_bytes < segment_bytes,
+            "D3: sizes are powers of two"
         );
-        assert!(header_bytes.is_multiple_of(BATCH_ALIGN) && footer_bytes.is_multiple_of(BATCH_ALIGN));
-        assert!(
-            header_bytes + footer_bytes + 2 * BATCH_ALIGN <= chunk_bytes,
-            "D3: every chunk has room for a record"
-        );
+        let are_sectors =
+            header_bytes.is_multiple_of(BATCH_ALIGN) && footer_bytes.is_multiple_of(BATCH_ALIGN);
+        invariant!(are_sectors, "D3: header and footer are whole sectors");
+        let used_bytes = header_bytes + footer_bytes + 2 * BATCH_ALIGN;
+        invariant!(used_bytes <= chunk_bytes, "D3: every chunk has room for a record");
         let (segment_shift, chunk_shift) = (segment_bytes.trailing_zeros(), chunk_bytes.trailing_zeros());
         Layout {
             segment_shift,

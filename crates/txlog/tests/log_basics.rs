@@ -9,6 +9,7 @@ use pbxt_segment::Geometry;
 use pbxt_txlog::{LogOptions, SegmentScan, Space};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 fn os_disk(dir: &tempfile::TempDir) -> Arc<dyn Disk> {
     Arc::new(OsDisk::open(dir.path(), true).expect("a directory"))
@@ -228,6 +229,19 @@ fn old_segments_are_read_after_an_opening() {
             let record = fixture.log.read_sequential(*lsn, &guard).expect("reads");
             assert_eq!(number_of(record.as_row().expect("a row").payload()), *number);
         }
+    }
+}
+
+#[test]
+fn the_background_thread_syncs_what_nobody_waits_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let fixture = Fixture::open_with(os_disk(&dir), Geometry::small(), LogOptions::default()).expect("opens");
+    let (_, end) = write_row(&fixture.log, 1, 100).expect("space");
+    let mut naps = 0;
+    while fixture.log.durable() < end {
+        thread::sleep(Duration::from_millis(20));
+        naps += 1;
+        assert!(naps < 1000, "D11: the log is synced at least once a second");
     }
 }
 

@@ -13,7 +13,7 @@ fn work(fixture: &Fixture, from: u64, to: u64, written: &mut Vec<u64>) -> (usize
     let mut acknowledged = 0;
     let mut run = || -> Result<()> {
         for txn in from..to {
-            for row in 0..txn % 4 + 1 {
+            for row in 0..=txn % 4 {
                 let number = txn * 100 + row;
                 written.push(number);
                 write_row(&fixture.log, number, 40 + (number as usize * 13) % 3000)?;
