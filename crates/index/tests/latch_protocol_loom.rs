@@ -94,46 +94,44 @@ fn two_ascending_inserts_at_the_right_edge_both_arrive() {
 #[test]
 fn insert_that_splits_an_inner_node_and_insert_beside_it_both_arrive() {
     explore(2, || {
-        let tree = tree_of(&[10, 20, 30, 40, 50, 60]);
+        let tree = tree_of(&[10, 20, 30, 40, 50]);
+        assert_eq!(tree.depth(), 2);
         let other = Arc::clone(&tree);
         let worker = thread::spawn(move || {
             insert(&other, 25);
         });
-        insert(&tree, 70);
+        insert(&tree, 60);
         worker.join().unwrap();
         tree.check().unwrap();
-        assert_eq!(keys(&tree, true, 10), [10, 20, 25, 30, 40, 50, 60, 70]);
+        assert_eq!(tree.depth(), 3, "the full root was split");
+        assert_eq!(keys(&tree, true, 10), [10, 20, 25, 30, 40, 50, 60]);
+    });
+}
+
+/// A reader beside an insert into the leaves (10 15) (20) (30 40); `new` belongs into a full one and splits it.
+fn read_beside_split(new: u8, forward: bool) {
+    explore(2, move || {
+        let tree = tree_of(&[10, 20, 30, 40, 15]);
+        let other = Arc::clone(&tree);
+        let worker = thread::spawn(move || {
+            insert(&other, new);
+        });
+        assert_seen(keys(&tree, forward, 3), &[10, 15, 20, 30, 40], new, forward);
+        worker.join().unwrap();
+        tree.check().unwrap();
     });
 }
 
 #[test]
 fn forward_reader_beside_a_split_sees_every_old_entry_once() {
-    explore(2, || {
-        let before = [10, 20, 30, 40];
-        let tree = tree_of(&before);
-        let other = Arc::clone(&tree);
-        let worker = thread::spawn(move || {
-            insert(&other, 25);
-        });
-        assert_seen(keys(&tree, true, 2), &before, 25, true);
-        worker.join().unwrap();
-        tree.check().unwrap();
-    });
+    read_beside_split(12, true);
+    read_beside_split(35, true);
 }
 
 #[test]
 fn backward_reader_beside_a_split_sees_every_old_entry_once() {
-    explore(2, || {
-        let before = [10, 20, 30, 40];
-        let tree = tree_of(&before);
-        let other = Arc::clone(&tree);
-        let worker = thread::spawn(move || {
-            insert(&other, 15);
-        });
-        assert_seen(keys(&tree, false, 2), &before, 15, false);
-        worker.join().unwrap();
-        tree.check().unwrap();
-    });
+    read_beside_split(12, false);
+    read_beside_split(35, false);
 }
 
 #[test]
