@@ -117,7 +117,7 @@ fn golden_end_records() {
 }
 
 #[test]
-fn golden_prepare_rollback_catalog_and_auto_increment() {
+fn golden_prepare_record() {
     let deltas = [CountDelta {
         table: TableId::new(9),
         rows: 0,
@@ -129,36 +129,20 @@ fn golden_prepare_rollback_catalog_and_auto_increment() {
         voids: &[],
     };
     let bytes = encoded(prepare.encoded_len(), |out| prepare.encode_into(out));
-    assert_eq!(
-        bytes[..24],
-        [
-            6,
-            5 << 5,
-            6,
-            0,
-            1,
-            0,
-            0,
-            0,
-            7,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            3,
-            0,
-            0,
-            0
-        ]
-    );
-    assert_eq!(bytes[40..], *b"xid\0\0\0\0\0");
+    #[rustfmt::skip]
+    let golden = [
+        6, 5 << 5, 6, 0, 1, 0, 0, 0,
+        7, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 3, 0, 0, 0,
+        9, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0,
+        b'x', b'i', b'd', 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(bytes, golden);
+}
+
+#[test]
+fn golden_rollback_to_record() {
     let range = VoidRange {
         from: Lsn::new(8),
         to: Lsn::new(16),
@@ -168,8 +152,18 @@ fn golden_prepare_rollback_catalog_and_auto_increment() {
         range,
     };
     let bytes = encoded(rollback.encoded_len(), |out| rollback.encode_into(out));
-    assert_eq!(bytes[..8], [7, 0, 4, 0, 0, 0, 0, 0]);
-    assert_eq!((bytes[8], bytes[16], bytes[24], bytes.len()), (7, 8, 16, 32));
+    #[rustfmt::skip]
+    let golden = [
+        7, 0, 4, 0, 0, 0, 0, 0,
+        7, 0, 0, 0, 0, 0, 0, 0,
+        8, 0, 0, 0, 0, 0, 0, 0,
+        16, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(bytes, golden);
+}
+
+#[test]
+fn golden_catalog_auto_increment_and_filler_records() {
     let catalog = CatalogRecord {
         first: true,
         txn: TxnId::new(7),
@@ -177,35 +171,13 @@ fn golden_prepare_rollback_catalog_and_auto_increment() {
         bytes: b"t",
     };
     let bytes = encoded(catalog.encoded_len(), |out| catalog.encode_into(out));
-    assert_eq!(
-        bytes,
-        [
-            8,
-            1 | 7 << 5,
-            3,
-            0,
-            3,
-            0,
-            0,
-            0,
-            7,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            b't',
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0
-        ]
-    );
+    #[rustfmt::skip]
+    let golden = [
+        8, 1 | 7 << 5, 3, 0, 3, 0, 0, 0,
+        7, 0, 0, 0, 0, 0, 0, 0,
+        b't', 0, 0, 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(bytes, golden);
     let mark = AutoIncRecord {
         table: TableId::new(5),
         high_mark: 258,
