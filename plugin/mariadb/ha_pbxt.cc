@@ -28,10 +28,6 @@ bool is_locking_read(THD* thd) {
   }
 }
 
-uint parts_in(key_part_map map) {
-  return my_count_bits(map);
-}
-
 }  // namespace
 
 ha_pbxt::ha_pbxt(handlerton* hton, TABLE_SHARE* share) : handler(hton, share) {
@@ -57,7 +53,6 @@ handler::Table_flags ha_pbxt::table_flags() const {
 ulong ha_pbxt::index_flags(uint index, uint, bool) const {
   ulong flags = HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE;
   if (!table_share || !table_share->key_info || !table_share->field) return flags | HA_KEYREAD_ONLY;
-  // The server computes virtual columns after a read of the row, not after a read of the index alone.
   const KEY& key = table_share->key_info[index];
   for (uint i = 0; i < key.user_defined_key_parts; i++)
     if (!table_share->field[key.key_part[i].fieldnr - 1]->stored_in_db()) return flags;
@@ -108,11 +103,28 @@ int ha_pbxt::use_current_generation() {
   return open_cursor();
 }
 
+/* The server computes virtual columns after a read of the row, not after a read of the index alone. It asks
+   index_flags() before it knows which columns are virtual, so what it has derived from the answer is taken
+   back here. */
+void ha_pbxt::forbid_index_only_reads_of_virtual_columns() {
+  lock_shared_ha_data();
+  for (uint i = 0; i < table->s->keys; i++) {
+    if (index_flags(i, 0, true) & HA_KEYREAD_ONLY) continue;
+    table->s->keys_for_keyread.clear_bit(i);
+    for (Field** field = table->field; *field; field++) {
+      (*field)->part_of_key.clear_bit(i);
+      (*field)->part_of_key_not_clustered.clear_bit(i);
+    }
+  }
+  unlock_shared_ha_data();
+}
+
 int ha_pbxt::open(const char* name, int, uint) noexcept {
   name_ = name;
   if (int error = open_cursor()) return error;
   stats.block_size = kBlockSize;
   key_used_on_scan = MAX_KEY;
+  if (table->vfield) forbid_index_only_reads_of_virtual_columns();
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
 }
 
@@ -241,6 +253,13 @@ int ha_pbxt::info(uint flag) {
   return 0;
 }
 
+/* HA_WHOLE_KEY has all bits set, more than there are parts. */
+uint ha_pbxt::parts_in(uint index, key_part_map map) const {
+  uint count = my_count_bits(map);
+  uint parts = table->key_info[index].user_defined_key_parts;
+  return count < parts ? count : parts;
+}
+
 double ha_pbxt::scan_time() {
   return static_cast<double>(stats.data_file_length) / kScanBytesPerUnit + 2;
 }
@@ -259,9 +278,9 @@ ha_rows ha_pbxt::records() {
 ha_rows ha_pbxt::records_in_range(uint index, const key_range* low, const key_range* high, page_range*) {
   uint64_t rows = 0;
   pbxt_status status = pbxt_range_estimate(
-      open_table_->core(), index, low ? low->key : nullptr, low ? parts_in(low->keypart_map) : 0,
+      open_table_->core(), index, low ? low->key : nullptr, low ? parts_in(index, low->keypart_map) : 0,
       low && low->flag != HA_READ_AFTER_KEY, high ? high->key : nullptr,
-      high ? parts_in(high->keypart_map) : 0, high && high->flag != HA_READ_BEFORE_KEY, &rows);
+      high ? parts_in(index, high->keypart_map) : 0, high && high->flag != HA_READ_BEFORE_KEY, &rows);
   return status == PBXT_OK ? rows : HA_POS_ERROR;
 }
 

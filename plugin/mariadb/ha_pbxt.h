@@ -104,6 +104,7 @@ class ha_pbxt final : public handler {
   int open_cursor() noexcept;
   void close_cursor();
   int use_current_generation();
+  void forbid_index_only_reads_of_virtual_columns();
   int bind(THD* thd, thr_lock_type lock_type);
   void unbind();
 
@@ -120,6 +121,7 @@ class ha_pbxt final : public handler {
   void prepare_record(uchar* record) const {
     memcpy(record, table_share->default_values, table_share->null_bytes);
   }
+  uint parts_in(uint index, key_part_map map) const;
   int start_pending();
   int end_scan();
   int choose_columns();

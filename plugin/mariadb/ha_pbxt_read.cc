@@ -12,10 +12,6 @@
 namespace pbxt {
 namespace {
 
-uint parts_in(key_part_map map) {
-  return my_count_bits(map);
-}
-
 /* The server gives search modes for DESC parts in index order already. */
 bool seek_mode(ha_rkey_function mode, pbxt_seek* seek) {
   switch (mode) {
@@ -132,7 +128,7 @@ int ha_pbxt::index_read_map(uchar* record, const uchar* key, key_part_map map, h
   pbxt_seek how;
   if (!seek_mode(mode, &how)) return HA_ERR_UNSUPPORTED;
   seek_length_ = calculate_key_len(table, active_index, key, map);
-  return seek(record, key, parts_in(map), how);
+  return seek(record, key, parts_in(active_index, map), how);
 }
 
 int ha_pbxt::index_read_last_map(uchar* record, const uchar* key, key_part_map map) {
@@ -182,7 +178,7 @@ int ha_pbxt::set_end_of_range(const key_range* end) {
   range_end_set_ = end != nullptr;
   if (!end) return fail(pbxt_index_end_range(cursor_, nullptr, 0, 0));
   int inclusive = end->flag != HA_READ_BEFORE_KEY;
-  return fail(pbxt_index_end_range(cursor_, end->key, parts_in(end->keypart_map), inclusive));
+  return fail(pbxt_index_end_range(cursor_, end->key, parts_in(active_index, end->keypart_map), inclusive));
 }
 
 /* The server's own steps, with the end of the range told to the engine before, so that it need not fetch rows
