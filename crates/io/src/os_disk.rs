@@ -7,7 +7,7 @@
 
 use crate::disk::{Disk, DiskFile, DiskLock};
 use pbxt_base::{Error, Result};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -121,20 +121,24 @@ impl Disk for OsDisk {
             .truncate(false)
             .open(&path);
         let mut file = opened.map_err(|source| failure(&path, "open", source))?;
-        // SAFETY: `flock` only reads the descriptor, which `file` keeps open.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            let mut holder = String::new();
-            let _ = file.read_to_string(&mut holder);
-            let pid = holder.trim();
-            let holder = if pid.is_empty() {
-                "another process".to_owned()
-            } else {
-                format!("process {pid}")
-            };
-            return Err(Error::Locked {
-                path: path.display().to_string(),
-                holder,
-            });
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(source)) => return Err(failure(&path, "lock", source)),
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Without the number the message says less; it is not worth another error.
+                let _ = file.read_to_string(&mut holder);
+                let pid = holder.trim();
+                let holder = if pid.is_empty() {
+                    "another process".to_owned()
+                } else {
+                    format!("process {pid}")
+                };
+                return Err(Error::Locked {
+                    path: path.display().to_string(),
+                    holder,
+                });
+            }
         }
         let write = file
             .set_len(0)

@@ -7,7 +7,8 @@
 //! earlier life is made anew before it is begun. F7, F8, F10. D10 a segment is prepared (created, all of its space set
 //! aside, its name durable) before the log may reach it, so a full disk is an ordinary error of the preparer and never
 //! of a commit.
-//! Latches and I/O: short latches for the maps of open and of prepared files; opening a file is the only I/O under one.
+//! Latches and I/O: `preparing` is held while a segment is made, so only other preparers wait for that; short latches
+//! for the maps of open and of prepared files, opening a file the only I/O under one of them.
 //! After a crash: prepared and never begun segments have no header and are made anew; a manifest that was being made for
 //! a new database, with no segment beside it, is made anew too.
 
@@ -67,6 +68,8 @@ pub struct SegmentStore {
     state: StartState,
     read_only: bool,
     files: RwLock<FileMap>,
+    /// Held by the thread that prepares a segment.
+    preparing: Mutex<()>,
     /// Hot segments this life has prepared and not begun.
     prepared: Mutex<HashSet<SegmentId>>,
     /// Hashes of the hot segments this life has begun and not sealed.
@@ -94,6 +97,7 @@ impl SegmentStore {
             state,
             read_only: mode.read_only,
             files: RwLock::default(),
+            preparing: Mutex::default(),
             prepared: Mutex::default(),
             hashes: Mutex::default(),
             _lock: lock,
@@ -214,8 +218,8 @@ impl SegmentStore {
     /// Creates a hot segment of full size (rule D10). Fine if this life has prepared it before; a file that an earlier
     /// life prepared and never begun is made anew, so no byte of it is written twice.
     pub fn prepare(&self, id: SegmentId) -> Result<()> {
-        let mut prepared = self.prepared.lock();
-        if prepared.contains(&id) {
+        let _turn = self.preparing.lock();
+        if self.prepared.lock().contains(&id) {
             return Ok(());
         }
         let name = segment_name(SegmentClass::Hot, id);
@@ -227,7 +231,7 @@ impl SegmentStore {
         file.sync_data()?;
         self.disk.sync_dir()?;
         self.files.write().insert((SegmentClass::Hot, id), file);
-        prepared.insert(id);
+        self.prepared.lock().insert(id);
         Ok(())
     }
 
@@ -382,6 +386,11 @@ impl SegmentStore {
         file.read_at(&mut bytes, footer_at)?;
         let footer = SegmentFooter::decode(&bytes, file.name(), footer_at)?;
         let hash = hash_of(&*file, footer_at)?;
+        if (footer.id, footer.end) != (sealed.id, sealed.end) {
+            let expected = format!("the footer of a segment that ends at {}", sealed.end);
+            let found = format!("that of segment {}, which ends at {}", footer.id, footer.end);
+            return Err(self.damaged(class, id, footer_at, &expected, &found));
+        }
         if hash != sealed.hash || footer.hash != sealed.hash {
             let expected = format!("content hash {:016x}", sealed.hash);
             return Err(self.damaged(class, id, 0, &expected, &format!("{hash:016x}")));
