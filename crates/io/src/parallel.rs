@@ -32,7 +32,9 @@ pub fn for_each_parallel<P: Sync, E: Send>(
     thread::scope(|scope| {
         let handles: Vec<_> = (0..threads.min(pieces.len())).map(|_| scope.spawn(run)).collect();
         let join = |handle: thread::ScopedJoinHandle<'_, Result<(), E>>| {
-            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            handle
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
         handles.into_iter().map(join).fold(Ok(()), Result::and)
     })
@@ -41,7 +43,12 @@ pub fn for_each_parallel<P: Sync, E: Send>(
 /// Bytes of memory of this machine.
 pub fn memory_bytes() -> u64 {
     // SAFETY: plain system calls without pointers.
-    let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let (pages, page_bytes) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
     u64::try_from(pages).unwrap_or(0) * u64::try_from(page_bytes).unwrap_or(0)
 }
 
@@ -67,6 +74,13 @@ mod tests {
         })
         .expect("no failure");
         assert_eq!(sum.into_inner(), 5050);
-        assert_eq!(for_each_parallel(&pieces, 4, |piece| if *piece == 7 { Err("seven") } else { Ok(()) }), Err("seven"));
+        assert_eq!(
+            for_each_parallel(&pieces, 4, |piece| if *piece == 7 {
+                Err("seven")
+            } else {
+                Ok(())
+            }),
+            Err("seven")
+        );
     }
 }
