@@ -70,6 +70,8 @@ pub struct Database {
     housekeeper: Mutex<Option<Worker>>,
 }
 
+/// Log bytes written and not yet synced at most: what the commit of a large transaction may have to wait for.
+const UNSYNCED_BYTES_MAX: u64 = 8 << 20;
 /// Pause between two runs of the housekeeper.
 const HOUSEKEEPING_PAUSE: Duration = Duration::from_millis(100);
 
@@ -89,8 +91,11 @@ impl Database {
         let poison = Arc::new(Poison::new());
         let started = clock.now_millis();
         let found = recovery::read_log(&store)?;
-        let log_options =
-            LogOptions { cache_bytes: options.cache_bytes, worker: options.background, ..LogOptions::default() };
+        let log_options = LogOptions {
+            cache_bytes: options.cache_bytes,
+            unsynced_bytes_max: UNSYNCED_BYTES_MAX,
+            worker: options.background,
+        };
         let log = Log::open(Arc::clone(&store), Arc::clone(&blobs), Arc::clone(&poison), found.end, log_options)?;
         let db = Arc::new(Self {
             store,
