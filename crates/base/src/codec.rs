@@ -165,6 +165,34 @@ mod tests {
     }
 
     #[test]
+    fn reads_outside_the_bytes_are_errors() {
+        let mut reader = Reader::new(&[5, 1, 2]);
+        assert!(
+            reader.length_prefixed().is_err(),
+            "five bytes are promised, two are there"
+        );
+        let mut reader = Reader::new(&[1, 2, 3]);
+        assert_eq!(reader.u16().expect("two bytes"), 0x0201);
+        assert!(reader.u32().is_err());
+        assert_eq!(
+            (reader.position(), reader.u8().expect("the last byte")),
+            (2, 3),
+            "a failed read takes nothing"
+        );
+        let message = reader
+            .u8()
+            .expect_err("nothing is left")
+            .in_file("hot-1")
+            .to_string();
+        assert!(
+            message.starts_with("'hot-1' is damaged at offset 3: expected 1 more bytes, found 0"),
+            "{message}"
+        );
+        let endless = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        assert!(Reader::new(&endless).length_prefixed().is_err());
+    }
+
+    #[test]
     fn numbers_are_little_endian() {
         let mut out = Vec::new();
         push_u32(&mut out, 0x0102_0304);

@@ -4,7 +4,7 @@
 //! or of an earlier life is never read by mistake.
 //! Format: docs/format.md#segment-header.
 //! Rules: F7 written once, before the first byte of the body; every field is checked when the segment is opened.
-//! D8 previous segment, cut and checksum say where the log was cut by the recovery that began this segment.
+//! D7 previous segment, cut and checksum say where the log was cut by the recovery that began this segment.
 
 use crate::names::SegmentClass;
 use pbxt_base::codec::{get_u32, get_u64, put_u32, put_u64};

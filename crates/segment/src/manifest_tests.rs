@@ -1,7 +1,7 @@
 //! Manifest: what a reader finds after appends, switches, torn appends, damage and power cuts.
 
 use super::*;
-use crate::manifest_file::encode_image;
+use crate::manifest_file::{decode, encode_image};
 use pbxt_base::Lsn;
 use pbxt_testkit::{Fault, SimDisk, Sweep};
 
@@ -131,6 +131,43 @@ fn a_flipped_bit_anywhere_in_header_or_image_is_refused() {
         let message = open(&damaged).expect_err("refused").to_string();
         assert!(message.contains("pbxt.manifest.b"), "offset {offset}: {message}");
     }
+}
+
+#[test]
+fn no_flipped_bit_ever_changes_a_fact() {
+    let (disk, _) = with_three_records();
+    let content = disk.content(NAMES[1]).expect("the file");
+    let whole = decode(&content, "m").expect("whole").facts;
+    let end = decode(&content, "m").expect("whole").end;
+    let mut without_last = whole.clone();
+    without_last.sealed.pop_last();
+    without_last.highest.insert(SegmentClass::Hot, SegmentId::new(2));
+    let (mut refused, mut torn) = (0, 0);
+    for bit in 0..(end + 40) * 8 {
+        let mut damaged = content.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        match decode(&damaged, "m") {
+            Err(_) => refused += 1,
+            Ok(decoded) if bit / 8 < end => {
+                assert_eq!(
+                    (decoded.facts, decoded.is_torn),
+                    (without_last.clone(), true),
+                    "bit {bit}"
+                );
+                torn += 1;
+            }
+            Ok(decoded) => assert_eq!(
+                (decoded.facts, decoded.is_torn),
+                (whole.clone(), true),
+                "bit {bit}"
+            ),
+        }
+    }
+    assert_eq!(
+        (torn, refused),
+        (30 * 8, (end - 30) * 8),
+        "F11: only the last record can be taken for torn"
+    );
 }
 
 #[test]
