@@ -3,6 +3,7 @@
 use super::*;
 use crate::geometry::Geometry;
 use crate::store::OpenMode;
+use pbxt_io::Disk;
 use pbxt_testkit::{Fault, SimDisk};
 
 fn open(disk: &SimDisk) -> BlobStore {
@@ -204,6 +205,29 @@ fn a_failed_write_or_a_full_disk_is_the_error_of_one_value_only() {
     let mut out = Vec::new();
     blobs.read(&blob, &mut out).expect("readable");
     assert_eq!(out, value(50));
+}
+
+#[test]
+fn attempts_on_a_full_disk_leave_nothing_behind() {
+    let disk = SimDisk::new();
+    let blobs = open(&disk);
+    let before = disk.list().expect("a listing");
+    for free in [0, 100, 4096] {
+        disk.set_free_bytes(Some(free));
+        for _ in 0..3 {
+            assert!(
+                matches!(blobs.append(&value(10_000)), Err(Error::NoSpace { .. })),
+                "{free} bytes free"
+            );
+        }
+    }
+    let after = disk.list().expect("a listing");
+    assert!(
+        after.len() <= before.len() + 1,
+        "at most the one segment that was begun: {after:?}"
+    );
+    disk.set_free_bytes(None);
+    blobs.append(&value(10_000)).expect("space is back");
 }
 
 #[test]

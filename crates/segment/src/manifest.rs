@@ -63,14 +63,23 @@ impl Writer {
             .write_at(&bytes, self.end)
             .and_then(|()| self.file.sync_data());
         stop_point!("manifest.after_sync");
-        match &done {
+        match done {
             Ok(()) => {
                 self.end += bytes.len() as u64;
                 self.facts.apply(record);
+                Ok(())
             }
-            Err(error) => self.failed = Some(error.to_string()),
+            Err(error) => {
+                let reason = error.to_string();
+                self.failed = Some(reason.clone());
+                // `NoSpace` would promise that nothing has happened.
+                Err(if matches!(error, Error::NoSpace { .. }) {
+                    Error::Poisoned { reason }
+                } else {
+                    error
+                })
+            }
         }
-        done
     }
 }
 

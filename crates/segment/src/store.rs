@@ -421,13 +421,23 @@ impl SegmentStore {
         let after_files = self.list(class)?.last().map_or(0, |id| id.raw()) + 1;
         let id = SegmentId::new(after_files).max(self.manifest.next_id(class));
         let file = self.disk.create(&segment_name(class, id), 0)?;
+        let begun = self.begin_growing(class, id, &*file);
+        if let Err(Error::NoSpace { .. }) = begun {
+            // Nothing refers to it, and every further attempt would leave another one. After any other failure the
+            // manifest may name it, so it stays.
+            let _ = self.disk.remove(&segment_name(class, id));
+        }
+        begun?;
+        self.files.write().insert((class, id), Arc::clone(&file));
+        Ok((id, file))
+    }
+
+    fn begin_growing(&self, class: SegmentClass, id: SegmentId, file: &dyn DiskFile) -> Result<()> {
         file.write_at(&self.plain_header(class, id).encode(), 0)?;
         // Durable now: the file. Without it the manifest would vouch for a segment a crash forgets.
         file.sync_data()?;
         self.disk.sync_dir()?;
-        self.manifest.append(ManifestRecord::Begun { class, id })?;
-        self.files.write().insert((class, id), Arc::clone(&file));
-        Ok((id, file))
+        self.manifest.append(ManifestRecord::Begun { class, id })
     }
 
     /// Removes a segment file for good.
