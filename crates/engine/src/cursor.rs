@@ -70,6 +70,8 @@ pub struct Cursor {
     /// The row last read was not locked before that read.
     lock_is_new: bool,
     until_kill_check: u32,
+    /// Rows shown and not yet added to the database's total.
+    shown: u64,
 }
 
 impl Cursor {
@@ -86,6 +88,7 @@ impl Cursor {
             row: RowId::new(0),
             lock_is_new: false,
             until_kill_check: KILL_CHECK_ROWS,
+            shown: 0,
         }
     }
 
@@ -111,6 +114,11 @@ impl Cursor {
     /// Row id of the row last read.
     pub fn row(&self) -> RowId {
         self.row
+    }
+
+    /// Adds the rows shown since the last time to the database's total.
+    pub(crate) fn count_shown(&mut self, db: &Database) {
+        db.counters.rows_read.add(std::mem::take(&mut self.shown));
     }
 
     /// Begins a scan of the whole table.
@@ -154,11 +162,18 @@ impl Cursor {
     pub fn fetch(&mut self, session: &mut Session, row: RowId, mut show: impl FnMut(&RowRef<'_>) -> Result<()>) -> Result<bool> {
         self.begin_reading(session)?;
         self.view.viewer.cursor = Viewer::NO_CURSOR;
-        if self.bind.for_write && self.access == Access::Snapshot {
-            self.access = Access::Current;
-            self.view = View::new(Viewer::current(session.txn()));
-        }
         let word = self.table.map.load(row);
+        if self.bind.for_write && self.access == Access::Snapshot {
+            // A row the snapshot sees must still be the newest; one it does not see was named by a duplicate key.
+            let snapshot = self.view.viewer.snapshot;
+            let viewer = if self.is_seen(&session.db, word)? {
+                Viewer::write(snapshot, session.txn(), true)
+            } else {
+                Viewer::current(session.txn())
+            };
+            self.access = Access::Current;
+            self.view = View::new(viewer);
+        }
         Ok(!word.is_absent() && self.visit(session, row, word, &mut show)? == Visit::Shown)
     }
 
@@ -225,7 +240,10 @@ impl Cursor {
         }
         let guard = crossbeam_epoch::pin();
         match self.view.resolve(&session.db, word, &guard)? {
-            Resolved::Row(version, _) => show(&version).map(|()| Visit::Shown),
+            Resolved::Row(version, _) => {
+                self.shown += 1;
+                show(&version).map(|()| Visit::Shown)
+            }
             Resolved::Absent | Resolved::Wait(..) | Resolved::Conflict => Ok(Visit::Hidden),
         }
     }
@@ -245,12 +263,15 @@ impl Cursor {
                     return Ok(Visit::Hidden);
                 }
                 view = View::new(Viewer::write(self.view.viewer.snapshot, session.work.txn, true).with_cursor(self.view.viewer.cursor));
-                if !self.lock(session, row, mode)? {
-                    return Ok(Visit::Hidden);
+                match self.lock(session, row, mode)? {
+                    RowLock::Held(_) => {}
+                    RowLock::Skipped => return Ok(Visit::Hidden),
+                    // The snapshot sees it, so it was deleted since.
+                    RowLock::Gone => return Err(self.conflict(session, row)),
                 }
             }
             Access::LockNewest(mode) => {
-                if !self.lock(session, row, mode)? {
+                if !matches!(self.lock(session, row, mode)?, RowLock::Held(_)) {
                     return Ok(Visit::Hidden);
                 }
             }
@@ -266,14 +287,15 @@ impl Cursor {
         Ok(matches!(self.view.resolve(db, word, &guard)?, Resolved::Row(..)))
     }
 
-    fn lock(&mut self, session: &mut Session, row: RowId, mode: LockMode) -> Result<bool> {
-        match session.lock_row(&self.table, row, mode, self.bind.busy)? {
-            RowLock::Held(new) => {
-                self.lock_is_new = new;
-                Ok(true)
-            }
-            RowLock::Gone | RowLock::Skipped => Ok(false),
-        }
+    fn lock(&mut self, session: &mut Session, row: RowId, mode: LockMode) -> Result<RowLock> {
+        let lock = session.lock_row(&self.table, row, mode, self.bind.busy)?;
+        self.lock_is_new = lock == RowLock::Held(true);
+        Ok(lock)
+    }
+
+    fn conflict(&self, session: &Session, row: RowId) -> Error {
+        session.db.counters.write_conflicts.add(1);
+        Error::WriteConflict { table: self.table.name().to_string(), row }
     }
 
     fn show_newest(
@@ -289,12 +311,12 @@ impl Cursor {
             let blocker = {
                 let guard = crossbeam_epoch::pin();
                 match view.resolve(&db, self.table.map.load(row), &guard)? {
-                    Resolved::Row(version, _) => return show(&version).map(|()| Visit::Shown),
-                    Resolved::Absent => return Ok(Visit::Hidden),
-                    Resolved::Conflict => {
-                        db.counters.write_conflicts.add(1);
-                        return Err(Error::WriteConflict { table: self.table.name().to_string(), row });
+                    Resolved::Row(version, _) => {
+                        self.shown += 1;
+                        return show(&version).map(|()| Visit::Shown);
                     }
+                    Resolved::Absent => return Ok(Visit::Hidden),
+                    Resolved::Conflict => return Err(self.conflict(session, row)),
                     Resolved::Wait(txn, lsn) => (txn, lsn),
                 }
             };

@@ -14,9 +14,10 @@ use crate::definition::{IndexDef, TableDef};
 use crate::error::{Error, Result};
 use crate::session::{FlushAtCommit, Session};
 use crate::table::Table;
+use crate::waits::Turn;
 use pbxt_base::{CommitTs, TableId, TxnId, stop_point};
 use pbxt_txlog::{CatalogRecord, EndRecord, Outcome, Space};
-use pbxt_txn::LockMode;
+use pbxt_txn::{LockMode, Resource};
 use std::sync::Arc;
 
 impl Database {
@@ -94,8 +95,27 @@ impl Database {
             Some(session) => session.for_ddl(),
             None => Session::open(self, 0, 0),
         };
-        holder.lock_table(table, LockMode::Exclusive)?;
+        let own = session.map_or(TxnId::new(0), Session::txn);
+        if own.raw() != 0 && self.table_locks.holders(table.id).iter().any(|(txn, _)| *txn == own) {
+            self.wait_for_others(&mut holder, own, table)?;
+        } else {
+            holder.lock_table(table, LockMode::Exclusive)?;
+        }
         Ok(Some(holder))
+    }
+
+    /// The statement's own session has written the table: its locks do not stand against itself, and the host keeps new
+    /// writers away.
+    fn wait_for_others(self: &Arc<Self>, holder: &mut Session, own: TxnId, table: &Arc<Table>) -> Result<()> {
+        holder.ensure_txn()?;
+        let mut turn = Turn::none(&self.waits);
+        loop {
+            let others = || self.table_locks.blockers(own, table.id, LockMode::Exclusive);
+            if others().is_empty() {
+                return Ok(());
+            }
+            holder.wait(&mut turn, table, Resource::Table(table.id), LockMode::Exclusive, false, others)?;
+        }
     }
 
     /// Logs one DDL transaction, durable on return (rule K4).

@@ -287,8 +287,9 @@ impl HostCursor {
         self.duplicate
     }
 
-    /// Frees the values of the row last read.
+    /// End of a statement: frees the values of the row last read.
     pub fn reset(&mut self) {
+        self.cursor.count_shown(&self.host.db);
         self.values.arena.clear();
     }
 

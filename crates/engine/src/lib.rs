@@ -21,6 +21,7 @@ pub mod host;
 mod index_cursor;
 mod keys;
 mod locking;
+mod overtake;
 mod prepared;
 mod recovery;
 mod recovery_index;

@@ -31,9 +31,9 @@ impl PreparedSet {
         self.by_xid.lock().keys().cloned().collect()
     }
 
-    /// Transaction ids and rows written.
-    pub fn txns(&self) -> Vec<(TxnId, u64)> {
-        self.by_xid.lock().values().map(|work| (work.txn, work.rows_written)).collect()
+    /// Transaction ids, rows written, and when they began (milliseconds of the database's clock; 0 before this open).
+    pub fn txns(&self) -> Vec<(TxnId, u64, u64)> {
+        self.by_xid.lock().values().map(|work| (work.txn, work.rows_written, work.started_millis)).collect()
     }
 }
 

@@ -22,6 +22,7 @@ use pbxt_base::{CommitTs, Lsn, TxnId};
 use pbxt_txlog::{CountDelta, KeyImageBuf, VoidRange};
 use pbxt_txn::{RowLockList, Snapshot};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What a transaction sees of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -253,6 +254,7 @@ impl Session {
         }
         let snapshot = self.db.txns.open_snapshot();
         let ts = snapshot.ts();
+        self.gate.shown.snapshot.store(ts.raw(), Ordering::Relaxed);
         self.work.snapshot = Some(snapshot);
         ts
     }
@@ -292,6 +294,9 @@ impl Session {
             self.phase = Phase::Active;
             self.work.isolation = self.config.isolation;
             self.work.started_millis = self.db.clock.now_millis();
+            self.gate.shown.started_millis.store(self.work.started_millis, Ordering::Relaxed);
+            self.gate.shown.rows_written.store(0, Ordering::Relaxed);
+            self.gate.shown.snapshot.store(0, Ordering::Relaxed);
         }
     }
 
@@ -305,6 +310,12 @@ impl Session {
             self.db.waits.attach(self.work.txn, &self.gate);
         }
         Ok(self.work.txn)
+    }
+
+    /// Counts a written row.
+    pub(crate) fn note_row_written(&mut self) {
+        self.work.rows_written += 1;
+        self.gate.shown.rows_written.store(self.work.rows_written, Ordering::Relaxed);
     }
 
     fn mark(&self) -> Mark {

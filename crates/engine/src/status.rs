@@ -150,18 +150,29 @@ impl Database {
     pub fn list_txns(&self) -> Vec<TxnInfo> {
         let pairs = self.waits.waiting_pairs();
         let waiting_for = |txn: TxnId| pairs.iter().find(|(waiter, _)| *waiter == txn).map_or(TxnId::new(0), |(_, blocker)| *blocker);
-        let info = |txn: TxnId, host_thread: u64, rows_written: u64, prepared: bool| TxnInfo {
-            txn,
-            host_thread,
-            rows_written,
-            age_seconds: 0,
-            snapshot: CommitTs::new(0),
-            waiting_for: waiting_for(txn),
-            prepared,
-        };
+        let now = self.clock.now_millis();
         let attached = self.waits.attached_txns();
-        let mut list: Vec<TxnInfo> = attached.into_iter().map(|(txn, thread)| info(txn, thread, 0, false)).collect();
-        list.extend(self.prepared.txns().into_iter().map(|(txn, rows)| info(txn, 0, rows, true)));
+        let mut list: Vec<TxnInfo> = attached
+            .into_iter()
+            .map(|(txn, gate)| TxnInfo {
+                txn,
+                host_thread: gate.host_thread,
+                rows_written: gate.shown.rows_written.load(Ordering::Relaxed),
+                age_seconds: now.saturating_sub(gate.shown.started_millis.load(Ordering::Relaxed)) / 1000,
+                snapshot: CommitTs::new(gate.shown.snapshot.load(Ordering::Relaxed)),
+                waiting_for: waiting_for(txn),
+                prepared: false,
+            })
+            .collect();
+        list.extend(self.prepared.txns().into_iter().map(|(txn, rows_written, started)| TxnInfo {
+            txn,
+            host_thread: 0,
+            rows_written,
+            age_seconds: now.saturating_sub(started) / 1000,
+            snapshot: CommitTs::new(0),
+            waiting_for: TxnId::new(0),
+            prepared: true,
+        }));
         list.sort_by_key(|txn| txn.txn);
         list
     }
@@ -187,10 +198,11 @@ impl Database {
         line(format!("Health: {}", self.poisoned().map_or("good".into(), |why| format!("READ-ONLY, {why}"))));
         line("----- caches".into());
         line(format!("Record cache usage: {} MiB ({} hits, {} misses)", now.log.cache_bytes / MIB, now.log.cache_hits, now.log.cache_misses));
-        line(format!("Index memory usage: {} MiB", now.index_bytes / MIB));
-        line(format!("Row map memory usage: {} MiB", now.row_map_bytes / MIB));
+        line(format!("Index cache usage: {} MiB", now.index_bytes / MIB));
+        line(format!("Row map usage: {} MiB", now.row_map_bytes / MIB));
+        line(format!("Log cache usage: {} MiB not yet durable", (now.tail - now.durable.min(now.tail)) / MIB));
         line("----- transaction log".into());
-        line(format!("Segments: {}, {} MiB on disk", now.segments, now.bytes_on_disk / MIB));
+        line(format!("Data log files: {}, {} MiB on disk", now.segments, now.bytes_on_disk / MIB));
         line(format!("Tail LSN {}, durable LSN {}", now.tail, now.durable));
         line(format!("{} bytes in {} batches and {} syncs", now.log.bytes_written, now.log.batches, now.log.syncs));
         line(format!("Last recovery: {} records in {} ms", now.recovery_records, now.recovery_micros / 1000));

@@ -30,6 +30,17 @@ pub trait WaitObserver: Send + Sync + std::fmt::Debug {
     fn is_killed(&self, host_session: usize) -> bool;
 }
 
+/// Figures of a running transaction, for listings.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// Rows written.
+    pub rows_written: AtomicU64,
+    /// Milliseconds of the database's clock when it began.
+    pub started_millis: AtomicU64,
+    /// Commit timestamp of its snapshot, 0 if it has none.
+    pub snapshot: AtomicU64,
+}
+
 /// The part of a session that other threads may touch.
 #[derive(Debug)]
 pub struct SessionGate {
@@ -37,6 +48,8 @@ pub struct SessionGate {
     pub host_session: usize,
     /// The host's number of the connection.
     pub host_thread: u64,
+    /// What listings show of the running transaction; written by the session, read by anybody.
+    pub shown: Shown,
     killed: AtomicBool,
     signal: Mutex<bool>,
     woken: Condvar,
@@ -48,6 +61,7 @@ impl SessionGate {
         Arc::new(Self {
             host_session,
             host_thread,
+            shown: Shown::default(),
             killed: AtomicBool::new(false),
             signal: Mutex::new(false),
             woken: Condvar::new(),
@@ -188,9 +202,9 @@ impl Waits {
         self.gates.lock().len()
     }
 
-    /// Transactions with a session and the host's number of its connection.
-    pub fn attached_txns(&self) -> Vec<(TxnId, u64)> {
-        self.gates.lock().iter().map(|(txn, gate)| (*txn, gate.host_thread)).collect()
+    /// Transactions with a session, and its gate.
+    pub fn attached_txns(&self) -> Vec<(TxnId, Arc<SessionGate>)> {
+        self.gates.lock().iter().map(|(txn, gate)| (*txn, Arc::clone(gate))).collect()
     }
 
     fn report(&self, waiter: &SessionGate, blockers: &[TxnId]) {

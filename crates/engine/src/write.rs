@@ -16,6 +16,7 @@ use crate::session::Session;
 use crate::table::Table;
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
+use crossbeam_epoch::Guard;
 use pbxt_base::{Addr, Lsn, RowId, stop_point};
 use pbxt_index::{EntryRef, Sign};
 use pbxt_rowmap::MapWord;
@@ -40,6 +41,8 @@ struct Beneath {
     prev: Addr,
     foreign: Option<Addr>,
     payload_bytes: usize,
+    /// The version beneath is newer than the writer's snapshot.
+    overtaken: bool,
 }
 
 /// How an attempt to write ended.
@@ -83,7 +86,7 @@ impl Session {
         }
         let row = table.map.allocate();
         let claims = self.claim_all(table, row, version.keys)?;
-        let beneath = Beneath { word: MapWord::ABSENT, prev: Addr::NONE, foreign: None, payload_bytes: 0 };
+        let beneath = Beneath { word: MapWord::ABSENT, prev: Addr::NONE, foreign: None, payload_bytes: 0, overtaken: false };
         let written = self.write_version(table, row, RowKind::Insert, &beneath, Some(version));
         match written {
             Ok(Attempt::Done(lsn)) => {
@@ -91,7 +94,7 @@ impl Session {
                 let work = &mut self.work.tables[position];
                 work.rows += 1;
                 work.bytes += version.payload.len() as i64;
-                self.work.rows_written += 1;
+                self.note_row_written();
                 self.db.counters.rows_inserted.add(1);
                 Ok(row)
             }
@@ -127,6 +130,9 @@ impl Session {
                 Ok(Attempt::Done(lsn)) => {
                     turn.took();
                     if let Some(version) = version {
+                        if beneath.overtaken {
+                            self.publish_overtaken(table, row, beneath.word, lsn)?;
+                        }
                         self.publish_events(table, row, lsn, version.keys)?;
                     }
                     self.count_change(position, version, beneath.payload_bytes);
@@ -151,13 +157,13 @@ impl Session {
     fn count_change(&mut self, position: usize, version: Option<NewVersion<'_>>, old_bytes: usize) {
         let work = &mut self.work.tables[position];
         work.bytes += version.map_or(0, |version| version.payload.len() as i64) - old_bytes as i64;
-        self.work.rows_written += 1;
         if version.is_some() {
             self.db.counters.rows_updated.add(1);
         } else {
             work.rows -= 1;
             self.db.counters.rows_deleted.add(1);
         }
+        self.note_row_written();
     }
 
     /// Reads and judges the head until it is free for this transaction. `None`: the new payload is the old one.
@@ -181,7 +187,7 @@ impl Session {
                         let same = version.is_some_and(|new| {
                             new.keys.items().is_empty() && new.payload == old.payload() && new.schema_version == old.schema_version()
                         });
-                        return Ok((!same).then(|| self.beneath(word, &old, lsn)));
+                        return Ok((!same).then(|| self.beneath(word, &old, lsn, &guard)));
                     }
                     Resolved::Absent => return Err(Error::RowNotFound { table: table.name().to_string(), row }),
                     Resolved::Conflict => {
@@ -204,16 +210,17 @@ impl Session {
     }
 
     /// Rule T20.
-    fn beneath(&self, word: MapWord, old: &RowRef<'_>, lsn: Lsn) -> Beneath {
+    fn beneath(&self, word: MapWord, old: &RowRef<'_>, lsn: Lsn, guard: &Guard) -> Beneath {
         let payload_bytes = old.payload().len();
         if old.txn() != self.work.txn {
-            return Beneath { word, prev: Addr::hot(lsn), foreign: None, payload_bytes };
+            let overtaken = self.overtakes(old.txn(), guard);
+            return Beneath { word, prev: Addr::hot(lsn), foreign: None, payload_bytes, overtaken };
         }
         if self.is_restorable(lsn) {
             let foreign = old.foreign_prev().unwrap_or_else(|| old.prev());
-            return Beneath { word, prev: Addr::hot(lsn), foreign: Some(foreign), payload_bytes };
+            return Beneath { word, prev: Addr::hot(lsn), foreign: Some(foreign), payload_bytes, overtaken: false };
         }
-        Beneath { word, prev: old.prev(), foreign: old.foreign_prev(), payload_bytes }
+        Beneath { word, prev: old.prev(), foreign: old.foreign_prev(), payload_bytes, overtaken: false }
     }
 
     /// Claims the new keys of all unique indexes; withdraws those it got if one fails.

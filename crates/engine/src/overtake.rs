@@ -1,0 +1,81 @@
+//! Overtaking: index events of a change made over a version the writer's own snapshot does not see.
+//!
+//! Why it exists: in conflict mode wait under REPEATABLE READ a transaction changes the newest version of a row although
+//! its snapshot still sees an older one. Its new version is visible to itself, but the index events that led from the
+//! old key to the newest one are not: it would find its own row under the wrong key.
+//! Rules: T11 such a change also writes the row's newest key as an entry and the key the snapshot sees as an anti-entry,
+//! in every index where they differ. The events belong to the writer alone and need no place in the log: no snapshot
+//! survives a crash.
+//! Latches and I/O: none; may read versions.
+
+use crate::error::Result;
+use crate::session::{Isolation, Session};
+use crate::table::{Index, Table};
+use crate::view::{Resolved, View, read_version};
+use crossbeam_epoch::Guard;
+use pbxt_base::{Addr, Lsn, RowId, TxnId};
+use pbxt_index::Sign;
+use pbxt_rowmap::MapWord;
+use pbxt_rows::{NoBlobs, PayloadKeyMaker};
+use pbxt_txn::{TxnStatus, Viewer};
+
+impl Session {
+    /// True if the version at `lsn` by `txn` is newer than this transaction's snapshot.
+    pub(crate) fn overtakes(&self, txn: TxnId, guard: &Guard) -> bool {
+        let Some(snapshot) = &self.work.snapshot else { return false };
+        if self.work.isolation == Isolation::ReadCommitted || txn == self.work.txn {
+            return false;
+        }
+        matches!(self.db.txns.status(txn, guard), TxnStatus::Committed(ts) if ts > snapshot.ts())
+    }
+
+    /// Publishes the events of rule T11 for a row whose word was `before` when the version at `lsn` replaced it.
+    pub(crate) fn publish_overtaken(&self, table: &Table, row: RowId, before: MapWord, lsn: Lsn) -> Result<()> {
+        let guard = crossbeam_epoch::pin();
+        let Some(snapshot) = &self.work.snapshot else { return Ok(()) };
+        let newest = self.version_behind(before, Viewer::current(TxnId::new(0)), &guard)?;
+        let seen = self.version_behind(before, Viewer::snapshot(snapshot.ts(), TxnId::new(0), Viewer::NO_CURSOR), &guard)?;
+        for index in &table.indexes {
+            let now = self.key_of(table, index, newest, &guard)?;
+            let then = self.key_of(table, index, seen, &guard)?;
+            if now == then {
+                continue;
+            }
+            if let Some(key) = then {
+                index.tree.insert(&key, row, self.work.txn, lsn, Sign::Anti, &[])?;
+            }
+            if let Some(key) = now {
+                index.tree.insert(&key, row, self.work.txn, lsn, Sign::Entry, &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn version_behind(&self, word: MapWord, viewer: Viewer, guard: &Guard) -> Result<Addr> {
+        Ok(match View::new(viewer).resolve(&self.db, word, guard)? {
+            Resolved::Row(_, lsn) => Addr::hot(lsn),
+            Resolved::Absent | Resolved::Wait(..) | Resolved::Conflict => Addr::NONE,
+        })
+    }
+
+    /// Key of the row in an index as of the version at `addr`: from its payload, or from the newest image beneath it.
+    fn key_of(&self, table: &Table, index: &Index, mut addr: Addr, guard: &Guard) -> Result<Option<Vec<u8>>> {
+        while !addr.is_none() {
+            let version = read_version(&self.db, addr, guard)?;
+            if index.derivable {
+                let maker = PayloadKeyMaker::new(&index.def.spec, &table.def().schema)?;
+                let mut key = Vec::new();
+                maker.key_from_payload(version.payload(), &mut NoBlobs, &mut key)?;
+                return Ok(Some(key));
+            }
+            let images = version.key_images().flatten();
+            let mut entries = images.filter(|image| image.index == index.def.id && image.sign == pbxt_txlog::Sign::Entry);
+            let counts = !self.db.txns.is_void(version.txn(), addr.lsn(), guard);
+            if let Some(image) = entries.next().filter(|_| counts) {
+                return Ok(Some(image.key.to_vec()));
+            }
+            addr = version.prev();
+        }
+        Ok(None)
+    }
+}
