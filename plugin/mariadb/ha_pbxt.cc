@@ -214,6 +214,14 @@ bool ha_pbxt::get_error_message(int error, String* buffer) {
   return false;
 }
 
+/* Fatal errors pass by the handlers of stored programs, but a conflict met while changing a row is theirs to
+   catch. Under IGNORE it stays fatal: a row that could not be changed must not be skipped. */
+bool ha_pbxt::is_fatal_error(int error, uint flags) {
+  bool is_conflict =
+      error == HA_ERR_RECORD_CHANGED || error == HA_ERR_LOCK_DEADLOCK || error == HA_ERR_LOCK_WAIT_TIMEOUT;
+  return is_conflict ? ha_thd()->lex->ignore : handler::is_fatal_error(error, flags);
+}
+
 /* ---- statistics and costs ---- */
 
 void ha_pbxt::read_table_size(uint flag) {

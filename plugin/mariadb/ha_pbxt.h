@@ -44,6 +44,7 @@ class ha_pbxt final : public handler {
   uint lock_count() const override { return 0; }
   void column_bitmaps_signal() override;
   bool get_error_message(int error, String* buffer) override;
+  bool is_fatal_error(int error, uint flags) override;
 
   /* ---- costs and counts ---- */
   double scan_time() override;
@@ -91,7 +92,7 @@ class ha_pbxt final : public handler {
   enum_alter_inplace_result check_if_supported_inplace_alter(TABLE* altered,
                                                              Alter_inplace_info* info) override;
   bool commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* info, bool commit) override;
-  bool check_if_incompatible_data(HA_CREATE_INFO*, uint) override { return COMPATIBLE_DATA_NO; }
+  bool check_if_incompatible_data(HA_CREATE_INFO* create_info, uint changes) override;
   int check(THD* thd, HA_CHECK_OPT* options) override;
   int analyze(THD* thd, HA_CHECK_OPT* options) override;
   int optimize(THD*, HA_CHECK_OPT*) override { return HA_ADMIN_TRY_ALTER; }

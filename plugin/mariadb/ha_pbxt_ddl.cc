@@ -132,6 +132,16 @@ enum_alter_inplace_result ha_pbxt::check_if_supported_inplace_alter(TABLE* alter
   return HA_ALTER_INPLACE_INSTANT;
 }
 
+/* Asked by EXCHANGE PARTITION: may the two tables take each other's place? */
+bool ha_pbxt::check_if_incompatible_data(HA_CREATE_INFO* create_info, uint changes) {
+  if (changes != IS_EQUAL_YES) return COMPATIBLE_DATA_NO;
+  if ((create_info->used_fields & HA_CREATE_USED_AUTO) && create_info->auto_increment_value != 0)
+    return COMPATIBLE_DATA_NO;
+  const ha_table_option_struct *mine = table->s->option_struct, *other = create_info->option_struct;
+  bool same_mode = (mine ? mine->conflict_mode : 0) == (other ? other->conflict_mode : 0);
+  return same_mode ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
+}
+
 bool ha_pbxt::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool commit) {
   info->group_commit_ctx = nullptr;
   const HA_CREATE_INFO* create_info = info->create_info;
