@@ -103,8 +103,9 @@ impl RecordFault {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RecordRef<'a> {
     /// The record without its end padding.
+    ///
+    /// Nothing else is kept beside it: a slice alone travels in registers, and scans make one of these per row.
     bytes: &'a [u8],
-    kind: RecordKind,
 }
 
 /// A log record by kind.
@@ -136,8 +137,9 @@ impl<'a> RecordRef<'a> {
             ));
         };
         let [kind, flags, ..] = *header;
-        let kind = RecordKind::from_disk(kind)
-            .ok_or_else(|| RecordFault::new("expected a known kind of log record", u64::from(kind)))?;
+        if RecordKind::from_disk(kind).is_none() {
+            return Err(RecordFault::new("expected a known kind of log record", u64::from(kind)));
+        }
         let stride = stride_of(header);
         let pad = usize::from(flags >> PAD_SHIFT);
         let exact = stride
@@ -151,14 +153,13 @@ impl<'a> RecordRef<'a> {
         };
         let record = RecordRef {
             bytes: &bytes[..exact],
-            kind,
         };
         record.check_sections()?;
         Ok(record)
     }
 
     fn check_sections(&self) -> Result<(), RecordFault> {
-        match self.kind {
+        match self.kind() {
             RecordKind::Filler => Ok(()),
             RecordKind::Insert | RecordKind::Update | RecordKind::Delete => RowRef::check(self),
             RecordKind::End => EndRef::check(self),
@@ -172,7 +173,7 @@ impl<'a> RecordRef<'a> {
     /// The kind.
     #[inline]
     pub fn kind(&self) -> RecordKind {
-        self.kind
+        RecordKind::from_disk(self.bytes[0]).expect("rule D5: the kind was checked when the record was parsed")
     }
 
     /// Bytes from the start of this record to the start of the next one.
@@ -196,7 +197,7 @@ impl<'a> RecordRef<'a> {
     /// The typed view.
     #[inline]
     pub fn view(&self) -> Record<'a> {
-        match self.kind {
+        match self.kind() {
             RecordKind::Filler => Record::Filler,
             RecordKind::Insert | RecordKind::Update | RecordKind::Delete => Record::Row(RowRef::new(*self)),
             RecordKind::End => Record::End(EndRef::new(*self)),
@@ -210,7 +211,7 @@ impl<'a> RecordRef<'a> {
     /// The row view, or `None` for a record of another kind.
     #[inline]
     pub fn as_row(&self) -> Option<RowRef<'a>> {
-        self.kind.is_row().then(|| RowRef::new(*self))
+        self.kind().is_row().then(|| RowRef::new(*self))
     }
 
     #[inline]
