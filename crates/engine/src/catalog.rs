@@ -57,9 +57,14 @@ impl CatalogOp {
             2 => Ok(Self::Drop(TableId::new(reader.u32()?))),
             3 => {
                 let id = TableId::new(reader.u32()?);
-                Ok(Self::Rename(id, String::from_utf8_lossy(reader.length_prefixed()?).into_owned()))
+                Ok(Self::Rename(
+                    id,
+                    String::from_utf8_lossy(reader.length_prefixed()?).into_owned(),
+                ))
             }
-            other => Err(Error::Invalid(format!("catalog operation {other} in the log is unknown: use a newer PBXT"))),
+            other => Err(Error::Invalid(format!(
+                "catalog operation {other} in the log is unknown: use a newer PBXT"
+            ))),
         }
     }
 }
@@ -91,14 +96,19 @@ impl Catalog {
 
     /// The table of this name, or the error for users.
     pub fn find(&self, name: &str) -> Result<Arc<Table>> {
-        self.by_name(name).ok_or_else(|| Error::NoSuchTable { name: name.to_owned() })
+        self.by_name(name).ok_or_else(|| Error::NoSuchTable {
+            name: name.to_owned(),
+        })
     }
 
     /// Names that begin with `prefix`, sorted.
     pub fn names(&self, prefix: &str) -> Vec<String> {
         let maps = self.maps.read();
         let from = maps.by_name.range(prefix.to_owned()..);
-        from.map(|(name, _)| name).take_while(|name| name.starts_with(prefix)).cloned().collect()
+        from.map(|(name, _)| name)
+            .take_while(|name| name.starts_with(prefix))
+            .cloned()
+            .collect()
     }
 
     /// All tables.
@@ -127,7 +137,9 @@ impl Catalog {
 
     pub(crate) fn rename(&self, id: TableId, name: &str) {
         let mut maps = self.maps.write();
-        let Some(table) = maps.by_id.get(&id).cloned() else { return };
+        let Some(table) = maps.by_id.get(&id).cloned() else {
+            return;
+        };
         maps.by_name.remove(&*table.name());
         let mut def = TableDef::clone(&table.def());
         name.clone_into(&mut def.name);

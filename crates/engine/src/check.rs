@@ -37,7 +37,12 @@ impl Findings<'_> {
 
 impl HostTable {
     /// Checks the table for the session's snapshot. Calls `tell` for findings and returns their number.
-    pub fn check(&self, session: &mut Session, tell: &mut dyn FnMut(&str), progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
+    pub fn check(
+        &self,
+        session: &mut Session,
+        tell: &mut dyn FnMut(&str),
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<u64> {
         check_table(session, self.table(), tell, progress)
     }
 }
@@ -55,7 +60,10 @@ pub fn check_table(
     let rows = check_rows(session, table, &mut findings)?;
     let counted = session.count(table)?;
     if counted != rows.len() as u64 {
-        findings.add(&format!("the row count says {counted}, the table has {} visible rows", rows.len()));
+        findings.add(&format!(
+            "the row count says {counted}, the table has {} visible rows",
+            rows.len()
+        ));
     }
     for number in 0..table.indexes.len() {
         check_index(session, table, number, &rows, &mut findings)?;
@@ -64,7 +72,12 @@ pub fn check_table(
     Ok(findings.count)
 }
 
-fn check_chains(session: &Session, table: &Table, findings: &mut Findings<'_>, progress: &mut dyn FnMut(u64)) -> Result<()> {
+fn check_chains(
+    session: &Session,
+    table: &Table,
+    findings: &mut Findings<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
     let db = session.database();
     for (row, word) in table.map.rows_from(RowId::new(1)) {
         if row.raw().is_multiple_of(4096) {
@@ -85,7 +98,11 @@ fn check_chains(session: &Session, table: &Table, findings: &mut Findings<'_>, p
                 }
             };
             if version.row() != row || version.table() != table.id {
-                findings.add(&format!("row {row}: the version at {addr:?} belongs to row {} of table {}", version.row(), version.table()));
+                findings.add(&format!(
+                    "row {row}: the version at {addr:?} belongs to row {} of table {}",
+                    version.row(),
+                    version.table()
+                ));
                 break;
             }
             if above.is_some_and(|above| addr.lsn() >= above) {
@@ -102,13 +119,23 @@ fn check_chains(session: &Session, table: &Table, findings: &mut Findings<'_>, p
 /// Visible rows with the hash of their payload, which the index checks compare with.
 type Rows = HashMap<RowId, Vec<u8>>;
 
-fn check_rows(session: &mut Session, table: &std::sync::Arc<Table>, findings: &mut Findings<'_>) -> Result<Rows> {
+fn check_rows(
+    session: &mut Session,
+    table: &std::sync::Arc<Table>,
+    findings: &mut Findings<'_>,
+) -> Result<Rows> {
     let def = table.def();
     let blobs = std::sync::Arc::clone(session.database().blobs());
     let makers: Vec<Option<PayloadKeyMaker>> = table
         .indexes
         .iter()
-        .map(|index| if index.derivable { PayloadKeyMaker::new(&index.def.spec, &def.schema).map(Some) } else { Ok(None) })
+        .map(|index| {
+            if index.derivable {
+                PayloadKeyMaker::new(&index.def.spec, &def.schema).map(Some)
+            } else {
+                Ok(None)
+            }
+        })
         .collect::<std::result::Result<_, _>>()?;
     let keep_keys = makers.iter().any(Option::is_some);
     let mut rows = Rows::new();
@@ -147,7 +174,11 @@ fn check_payload(
     let view = RowView::new(schema, payload).map_err(|error| error.to_string())?;
     for column in 0..view.column_count() {
         if let Value::External(blob) = view.get(column).map_err(|error| error.to_string())? {
-            let stored = pbxt_segment::BlobRef { addr: blob.addr, len: blob.len, hash: blob.hash };
+            let stored = pbxt_segment::BlobRef {
+                addr: blob.addr,
+                len: blob.len,
+                hash: blob.hash,
+            };
             blobs.read(&stored, value).map_err(|error| error.to_string())?;
         }
     }
@@ -167,7 +198,11 @@ fn check_index(
         findings.add(&format!("index '{name}': {problem}"));
     }
     let schema = table.def().schema.clone();
-    let maker = if index.derivable { Some(PayloadKeyMaker::new(&index.def.spec, &schema)?) } else { None };
+    let maker = if index.derivable {
+        Some(PayloadKeyMaker::new(&index.def.spec, &schema)?)
+    } else {
+        None
+    };
     let mut seen: HashMap<RowId, u32> = HashMap::with_capacity(rows.len());
     let mut cursor = Cursor::new(table);
     cursor.bind(session, Bind::default())?;
@@ -187,14 +222,18 @@ fn check_index(
         let row = cursor.row();
         *seen.entry(row).or_default() += 1;
         let Some(payload) = rows.get(&row) else {
-            findings.add(&format!("index '{name}' shows row {row}, which a table scan does not"));
+            findings.add(&format!(
+                "index '{name}' shows row {row}, which a table scan does not"
+            ));
             continue;
         };
         if let Some(maker) = &maker {
             key.clear();
             maker.key_from_payload(payload, &mut pbxt_rows::NoBlobs, &mut key)?;
             if key != cursor.current_key() {
-                findings.add(&format!("index '{name}' has row {row} under a key that its columns do not give"));
+                findings.add(&format!(
+                    "index '{name}' has row {row} under a key that its columns do not give"
+                ));
             }
         }
     }

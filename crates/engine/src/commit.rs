@@ -1,9 +1,9 @@
 //! Commit: how a transaction ends, whole or in part: commit, rollback, prepare, rollback to a mark.
 //!
 //! Why it exists: everything that decides what a transaction's versions are worth stands in one file.
-//! Rules: D6 committed iff END(commit) is in the valid log. T14 END's log space and the commit timestamp are taken in
-//! one critical section, so timestamp order is log order; inside it nothing blocks on I/O. T15 state is stored before
-//! the waiters are woken. T10 a rollback to a mark is one record and one void range; nothing is undone row by row.
+//! Rules: D6 committed iff END(commit) is in the valid log. T2 END's log space and the commit timestamp are taken in
+//! one critical section, so timestamp order is log order; inside it nothing blocks on I/O. T13 state is stored before
+//! the waiters are woken. T8 a rollback to a mark is one record and one void range; nothing is undone row by row.
 //! Latches and I/O: the commit critical section (txn table); the wait for the disk comes after it, with no latch held.
 //! After a crash: a transaction without END is aborted, one with PREPARE and no END comes back prepared.
 
@@ -27,7 +27,11 @@ impl Session {
                 let flush = self.config.flush;
                 let logged = self.work.logged;
                 self.finish();
-                if logged { self.db.wait_for(end, flush) } else { Ok(()) }
+                if logged {
+                    self.db.wait_for(end, flush)
+                } else {
+                    Ok(())
+                }
             }
             Phase::Ordered => {
                 // The prepare record is durable and the host's own log decides: no second flush.
@@ -40,7 +44,9 @@ impl Session {
     /// After prepare: makes the transaction visible. Never waits for the disk.
     pub fn commit_ordered(&mut self) -> Result<()> {
         if self.phase != Phase::Prepared {
-            return Err(Error::Invalid("commit_ordered needs a prepared transaction".into()));
+            return Err(Error::Invalid(
+                "commit_ordered needs a prepared transaction".into(),
+            ));
         }
         self.publish_commit()?;
         self.phase = Phase::Ordered;
@@ -56,8 +62,12 @@ impl Session {
             return Ok(());
         }
         self.collect_deltas();
-        let record =
-            PrepareRecord { txn: self.work.txn, xid, deltas: &self.delta_buffer, voids: few(&self.work.voids) };
+        let record = PrepareRecord {
+            txn: self.work.txn,
+            xid,
+            deltas: &self.delta_buffer,
+            voids: few(&self.work.voids),
+        };
         let lsn = append(&self.db.log, record.encoded_len(), |out| record.encode_into(out))?;
         stop_point!("prepare.after_append");
         self.db.wait_for(lsn, FlushAtCommit::Durable)?;
@@ -100,7 +110,7 @@ impl Session {
         self.phase = Phase::Doomed(why);
     }
 
-    /// Rule T10: what lies in [mark, now) is void for everyone.
+    /// Rule T8: what lies in [mark, now) is void for everyone.
     pub(crate) fn roll_back_to_mark(&mut self, mark: &Mark) -> Result<()> {
         for (position, work) in self.work.tables.iter_mut().enumerate() {
             work.rows = mark.rows.get(position).copied().unwrap_or(0);
@@ -109,9 +119,18 @@ impl Session {
             return Ok(());
         }
         let txn = self.work.txn;
-        let record = |to| RollbackToRecord { txn, range: VoidRange { from: mark.lsn, to } };
-        let mut reservation = self.db.log.reserve(record(mark.lsn).encoded_len(), Space::Spare)?;
-        let range = VoidRange { from: mark.lsn, to: reservation.lsn() };
+        let record = |to| RollbackToRecord {
+            txn,
+            range: VoidRange { from: mark.lsn, to },
+        };
+        let mut reservation = self
+            .db
+            .log
+            .reserve(record(mark.lsn).encoded_len(), Space::Spare)?;
+        let range = VoidRange {
+            from: mark.lsn,
+            to: reservation.lsn(),
+        };
         record(range.to).encode_into(reservation.bytes_mut());
         self.db.txns.add_void(self.work.txn, range.from..range.to);
         let end = reservation.publish();
@@ -123,11 +142,14 @@ impl Session {
 
     fn collect_deltas(&mut self) {
         self.delta_buffer.clear();
-        let deltas = self.work.tables.iter().map(|work| CountDelta { table: work.table.id, rows: work.rows });
+        let deltas = self.work.tables.iter().map(|work| CountDelta {
+            table: work.table.id,
+            rows: work.rows,
+        });
         self.delta_buffer.extend(deltas);
     }
 
-    /// END(commit) and visibility (rule T14). Returns the end of the record.
+    /// END(commit) and visibility (rule T2). Returns the end of the record.
     fn publish_commit(&mut self) -> Result<Lsn> {
         if self.work.txn.raw() == 0 {
             return Ok(Lsn::new(0));
@@ -152,20 +174,33 @@ impl Session {
 }
 
 impl Database {
-    /// Appends END(commit) and publishes the timestamp in one critical section (rule T14).
+    /// Appends END(commit) and publishes the timestamp in one critical section (rule T2).
     pub(crate) fn publish_commit(&self, work: &Work, deltas: &[CountDelta]) -> Result<Lsn> {
         let voids = few(&work.voids);
-        let length = EndRecord { txn: work.txn, outcome: Outcome::Abort, deltas, voids }.encoded_len();
+        let length = EndRecord {
+            txn: work.txn,
+            outcome: Outcome::Abort,
+            deltas,
+            voids,
+        }
+        .encoded_len();
         let now = self.clock.unix_seconds();
-        let (_, end) = self.txns.commit_critical(work.txn, |ts: CommitTs| -> Result<Lsn> {
-            let mut reservation = self.log.reserve(length, Space::Spare)?;
-            let record = EndRecord { txn: work.txn, outcome: Outcome::Commit(ts), deltas, voids };
-            record.encode_into(reservation.bytes_mut());
-            for table in work.tables.iter().filter(|table| table.rows != 0) {
-                table.table.count.push(ts, table.rows);
-            }
-            Ok(reservation.publish())
-        })?;
+        let (_, end) = self
+            .txns
+            .commit_critical(work.txn, |ts: CommitTs| -> Result<Lsn> {
+                let mut reservation = self.log.reserve(length, Space::Spare)?;
+                let record = EndRecord {
+                    txn: work.txn,
+                    outcome: Outcome::Commit(ts),
+                    deltas,
+                    voids,
+                };
+                record.encode_into(reservation.bytes_mut());
+                for table in work.tables.iter().filter(|table| table.rows != 0) {
+                    table.table.count.push(ts, table.rows);
+                }
+                Ok(reservation.publish())
+            })?;
         stop_point!("commit.after_publish");
         self.counters.committed.add(1);
         for table in &work.tables {
@@ -184,12 +219,17 @@ impl Database {
         if !logged {
             return Ok(());
         }
-        let record = EndRecord { txn, outcome: Outcome::Abort, deltas: &[], voids: &[] };
+        let record = EndRecord {
+            txn,
+            outcome: Outcome::Abort,
+            deltas: &[],
+            voids: &[],
+        };
         append(&self.log, record.encoded_len(), |out| record.encode_into(out))?;
         Ok(())
     }
 
-    /// Gives back the locks of an ended transaction and wakes its waiters (rule T15).
+    /// Gives back the locks of an ended transaction and wakes its waiters (rule T13).
     pub(crate) fn release(&self, work: Work) {
         if work.txn.raw() == 0 {
             return;
@@ -223,7 +263,11 @@ pub(crate) fn append(log: &Log, length: usize, encode: impl FnOnce(&mut [u8])) -
 
 /// Every range also stands in its own ROLLBACK-TO record; END and PREPARE repeat them only while they are few.
 fn few(voids: &[VoidRange]) -> &[VoidRange] {
-    if voids.len() <= VOIDS_REPEATED_MAX { voids } else { &[] }
+    if voids.len() <= VOIDS_REPEATED_MAX {
+        voids
+    } else {
+        &[]
+    }
 }
 
 /// Adds a void range; ranges it swallows or touches become one, so the list stays short.
@@ -240,7 +284,10 @@ mod tests {
     use super::*;
 
     fn range(from: u64, to: u64) -> VoidRange {
-        VoidRange { from: Lsn::new(from), to: Lsn::new(to) }
+        VoidRange {
+            from: Lsn::new(from),
+            to: Lsn::new(to),
+        }
     }
 
     #[test]

@@ -36,7 +36,10 @@ impl RowCount {
     pub fn starting_at(rows: i64) -> Self {
         Self {
             latest: AtomicI64::new(rows),
-            list: Mutex::new(CountList { base: rows, recent: VecDeque::new() }),
+            list: Mutex::new(CountList {
+                base: rows,
+                recent: VecDeque::new(),
+            }),
         }
     }
 
@@ -44,7 +47,10 @@ impl RowCount {
     pub fn push(&self, ts: CommitTs, delta: i64) {
         let mut list = self.list.lock();
         let last = list.recent.back().copied();
-        invariant!(last.is_none_or(|(last_ts, _)| last_ts < ts), "C1: row count deltas come in commit order");
+        invariant!(
+            last.is_none_or(|(last_ts, _)| last_ts < ts),
+            "C1: row count deltas come in commit order"
+        );
         let rows = last.map_or(list.base, |(_, rows)| rows) + delta;
         list.recent.push_back((ts, rows));
         self.latest.store(rows, Ordering::Relaxed);
@@ -78,7 +84,9 @@ impl RowCount {
         for (position, &(ts, rows)) in list.recent.iter().enumerate() {
             let next_ts = list.recent.get(position + 1).map(|(next, _)| *next);
             let selected_by_future = next_ts.is_none_or(|next| next > newest);
-            let selected_by_live = live.iter().any(|&snapshot| snapshot >= ts && next_ts.is_none_or(|next| snapshot < next));
+            let selected_by_live = live
+                .iter()
+                .any(|&snapshot| snapshot >= ts && next_ts.is_none_or(|next| snapshot < next));
             if ts > newest || selected_by_future || selected_by_live {
                 kept.push_back((ts, rows));
             } else if kept.is_empty() {
@@ -119,10 +127,17 @@ mod tests {
             for step in 1..=6 {
                 count.push(ts(step * 2), i64::try_from(step).expect("small"));
             }
-            let live: Vec<CommitTs> = (0..6).filter(|bit| live_set >> bit & 1 == 1).map(|bit| ts(bit * 2 + 1)).collect();
+            let live: Vec<CommitTs> = (0..6)
+                .filter(|bit| live_set >> bit & 1 == 1)
+                .map(|bit| ts(bit * 2 + 1))
+                .collect();
             let before: Vec<i64> = live.iter().map(|&at| count.at(at)).collect();
             count.prune(&live, ts(12));
-            assert_eq!(before, live.iter().map(|&at| count.at(at)).collect::<Vec<_>>(), "live set {live_set:b}");
+            assert_eq!(
+                before,
+                live.iter().map(|&at| count.at(at)).collect::<Vec<_>>(),
+                "live set {live_set:b}"
+            );
             assert_eq!(count.at(ts(12)), 121);
         }
     }

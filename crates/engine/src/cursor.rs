@@ -2,7 +2,7 @@
 //!
 //! Why it exists: which version of a row a statement may see, and which lock it takes first, depends on isolation,
 //! conflict mode and statement; here it is decided once, at bind and scan start.
-//! Rules: T9 the cursor LSN is fixed when a scan starts: own later versions are passed over. T21 a serializable read
+//! Rules: T9 the cursor LSN is fixed when a scan starts: own later versions are passed over. T18 a serializable read
 //! holds the table in shared mode. T22 where the newest version counts (READ COMMITTED, conflict mode wait, locking
 //! reads) the row is locked first and judged afterwards. No epoch guard survives a return to the caller.
 //! Latches and I/O: none held between calls; reading a version may load its chunk.
@@ -131,7 +131,11 @@ impl Cursor {
 
     /// The next visible row in row id order: calls `show` with it. False at the end.
     #[inline]
-    pub fn scan_next(&mut self, session: &mut Session, mut show: impl FnMut(&RowRef<'_>) -> Result<()>) -> Result<bool> {
+    pub fn scan_next(
+        &mut self,
+        session: &mut Session,
+        mut show: impl FnMut(&RowRef<'_>) -> Result<()>,
+    ) -> Result<bool> {
         while self.next_row <= self.end_row {
             let row = RowId::new(self.next_row);
             let word = self.table.map.load(row);
@@ -159,7 +163,12 @@ impl Cursor {
     }
 
     /// The row with this id, as the statement may see it; own changes included. False if there is none.
-    pub fn fetch(&mut self, session: &mut Session, row: RowId, mut show: impl FnMut(&RowRef<'_>) -> Result<()>) -> Result<bool> {
+    pub fn fetch(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        mut show: impl FnMut(&RowRef<'_>) -> Result<()>,
+    ) -> Result<bool> {
         self.begin_reading(session)?;
         self.view.viewer.cursor = Viewer::NO_CURSOR;
         let word = self.table.map.load(row);
@@ -185,11 +194,15 @@ impl Cursor {
         }
     }
 
-    /// Decides access and view for the reads that follow (rules T9, T21, T22).
+    /// Decides access and view for the reads that follow (rules T9, T18, T22).
     pub(crate) fn begin_reading(&mut self, session: &mut Session) -> Result<()> {
         session.refuse_if_doomed()?;
-        let newest = session.isolation() == Isolation::ReadCommitted || !session.conflicts_are_errors(&self.table);
-        let wanted = self.bind.lock.or((self.bind.for_write && newest).then_some(LockMode::Exclusive));
+        let newest =
+            session.isolation() == Isolation::ReadCommitted || !session.conflicts_are_errors(&self.table);
+        let wanted = self
+            .bind
+            .lock
+            .or((self.bind.for_write && newest).then_some(LockMode::Exclusive));
         let serializable = session.isolation() == Isolation::Serializable;
         self.access = match wanted {
             Some(mode) if newest => Access::LockNewest(mode),
@@ -210,7 +223,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// The session's snapshot, refused if the table is newer than it (rule T8).
+    /// The session's snapshot, refused if the table is newer than it (rule T19).
     fn snapshot(&self, session: &mut Session) -> Result<pbxt_base::CommitTs> {
         let snapshot = session.snapshot();
         if !self.table.temporary && self.table.created_ts() > snapshot {
@@ -262,7 +275,10 @@ impl Cursor {
                 if !self.is_seen(&session.db, word)? {
                     return Ok(Visit::Hidden);
                 }
-                view = View::new(Viewer::write(self.view.viewer.snapshot, session.work.txn, true).with_cursor(self.view.viewer.cursor));
+                view = View::new(
+                    Viewer::write(self.view.viewer.snapshot, session.work.txn, true)
+                        .with_cursor(self.view.viewer.cursor),
+                );
                 match self.lock(session, row, mode)? {
                     RowLock::Held(_) => {}
                     RowLock::Skipped => return Ok(Visit::Hidden),
@@ -295,7 +311,10 @@ impl Cursor {
 
     fn conflict(&self, session: &Session, row: RowId) -> Error {
         session.db.counters.write_conflicts.add(1);
-        Error::WriteConflict { table: self.table.name().to_string(), row }
+        Error::WriteConflict {
+            table: self.table.name().to_string(),
+            row,
+        }
     }
 
     fn show_newest(
@@ -326,7 +345,14 @@ impl Cursor {
             let own = session.ensure_txn()?;
             let blockers = || blockers_of(&db, own, &self.table, row, LockMode::Shared, Some(blocker));
             let resource = Resource::Row(self.table.id, row);
-            session.wait(&mut turn, &self.table, resource, LockMode::Shared, self.bind.busy == Busy::Fail, blockers)?;
+            session.wait(
+                &mut turn,
+                &self.table,
+                resource,
+                LockMode::Shared,
+                self.bind.busy == Busy::Fail,
+                blockers,
+            )?;
         }
     }
 
@@ -345,7 +371,11 @@ impl Cursor {
 
     /// The mode a changed row is treated with, for messages and tests.
     pub fn conflict_mode(&self, session: &Session) -> ConflictMode {
-        if session.conflicts_are_errors(&self.table) { ConflictMode::Error } else { ConflictMode::Wait }
+        if session.conflicts_are_errors(&self.table) {
+            ConflictMode::Error
+        } else {
+            ConflictMode::Wait
+        }
     }
 
     /// LSN at which the running scan was opened.

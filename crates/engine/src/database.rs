@@ -41,7 +41,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { create: true, geometry: Geometry::default(), cache_bytes: 256 << 20, background: true, observer: None }
+        Self {
+            create: true,
+            geometry: Geometry::default(),
+            cache_bytes: 256 << 20,
+            background: true,
+            observer: None,
+        }
     }
 }
 
@@ -96,7 +102,13 @@ impl Database {
             unsynced_bytes_max: UNSYNCED_BYTES_MAX,
             worker: options.background,
         };
-        let log = Log::open(Arc::clone(&store), Arc::clone(&blobs), Arc::clone(&poison), found.end, log_options)?;
+        let log = Log::open(
+            Arc::clone(&store),
+            Arc::clone(&blobs),
+            Arc::clone(&poison),
+            found.end,
+            log_options,
+        )?;
         let db = Arc::new(Self {
             store,
             blobs,
@@ -116,7 +128,9 @@ impl Database {
             housekeeper: Mutex::new(None),
         });
         recovery::adopt_prepared(&db, found.prepared)?;
-        db.counters.recovery_micros.add((db.clock.now_millis() - started) * 1000);
+        db.counters
+            .recovery_micros
+            .add((db.clock.now_millis() - started) * 1000);
         db.counters.recovery_records.add(found.records);
         db.counters.recovery_bytes.add(found.bytes);
         if options.background {
@@ -188,7 +202,10 @@ impl Database {
 
     /// Called when a transaction ended: keeps the count lists of its tables short.
     pub(crate) fn note_end(&self, tables: &[TableWork]) {
-        for work in tables.iter().filter(|work| work.rows != 0 && work.table.count.wants_prune()) {
+        for work in tables
+            .iter()
+            .filter(|work| work.rows != 0 && work.table.count.wants_prune())
+        {
             let live = self.txns.live_snapshots();
             work.table.count.prune(live.timestamps(), live.frontier());
         }
@@ -201,8 +218,17 @@ impl Database {
                 db.housekeeping_step();
             }
         };
-        let worker = Worker::spawn("pbxt-housekeeper", Arc::clone(&self.poison), HOUSEKEEPING_PAUSE, step);
-        let failed = |source| StorageError::Io { file: self.store.location(), op: "start a thread for", source };
+        let worker = Worker::spawn(
+            "pbxt-housekeeper",
+            Arc::clone(&self.poison),
+            HOUSEKEEPING_PAUSE,
+            step,
+        );
+        let failed = |source| StorageError::Io {
+            file: self.store.location(),
+            op: "start a thread for",
+            source,
+        };
         *self.housekeeper.lock() = Some(worker.map_err(failed)?);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! DDL: create, drop, rename, truncate; each atomic, durable on return.
 //!
 //! Why it exists: a definition changes under running transactions; the rules about who waits for whom are here.
-//! Rules: K4 one statement, one transaction with its own END. T8 DDL takes the table exclusively: it waits for every
+//! Rules: K4 one statement, one transaction with its own END. T19 DDL takes the table exclusively: it waits for every
 //! transaction that wrote the table, prepared ones without a session included. Temporary tables belong to one session
 //! and are not locked.
 //! Latches and I/O: one latch for all DDL, held across the log flush: DDL is rare and its order must be the log's.
@@ -82,12 +82,23 @@ impl Database {
     }
 
     fn next_generation(&self, old: &TableDef) -> TableDef {
-        let fresh = |index: &IndexDef| IndexDef { id: self.catalog.next_index_id(), ..index.clone() };
-        TableDef { id: self.catalog.next_table_id(), indexes: old.indexes.iter().map(fresh).collect(), ..old.clone() }
+        let fresh = |index: &IndexDef| IndexDef {
+            id: self.catalog.next_index_id(),
+            ..index.clone()
+        };
+        TableDef {
+            id: self.catalog.next_table_id(),
+            indexes: old.indexes.iter().map(fresh).collect(),
+            ..old.clone()
+        }
     }
 
-    /// Waits until nobody else has the table (rule T8); the answer holds it until dropped.
-    fn lock_for_ddl(self: &Arc<Self>, session: Option<&Session>, table: &Arc<Table>) -> Result<Option<Session>> {
+    /// Waits until nobody else has the table (rule T19); the answer holds it until dropped.
+    fn lock_for_ddl(
+        self: &Arc<Self>,
+        session: Option<&Session>,
+        table: &Arc<Table>,
+    ) -> Result<Option<Session>> {
         if table.temporary {
             return Ok(None);
         }
@@ -96,7 +107,13 @@ impl Database {
             None => Session::open(self, 0, 0),
         };
         let own = session.map_or(TxnId::new(0), Session::txn);
-        if own.raw() != 0 && self.table_locks.holders(table.id).iter().any(|(txn, _)| *txn == own) {
+        if own.raw() != 0
+            && self
+                .table_locks
+                .holders(table.id)
+                .iter()
+                .any(|(txn, _)| *txn == own)
+        {
             self.wait_for_others(&mut holder, own, table)?;
         } else {
             holder.lock_table(table, LockMode::Exclusive)?;
@@ -114,7 +131,14 @@ impl Database {
             if others().is_empty() {
                 return Ok(());
             }
-            holder.wait(&mut turn, table, Resource::Table(table.id), LockMode::Exclusive, false, others)?;
+            holder.wait(
+                &mut turn,
+                table,
+                Resource::Table(table.id),
+                LockMode::Exclusive,
+                false,
+                others,
+            )?;
         }
     }
 
@@ -122,14 +146,22 @@ impl Database {
     fn log_ddl(&self, ops: &[CatalogOp]) -> Result<CommitTs> {
         self.poison.check()?;
         let txn = self.txns.begin();
-        let logged = ops.iter().enumerate().try_for_each(|(position, op)| self.log_op(txn, position == 0, op));
+        let logged = ops
+            .iter()
+            .enumerate()
+            .try_for_each(|(position, op)| self.log_op(txn, position == 0, op));
         if let Err(error) = logged {
             self.abort(txn, true)?;
             return Err(error);
         }
         stop_point!("ddl.after_append");
         let (ts, end) = self.txns.commit_critical(txn, |ts| -> Result<_> {
-            let record = EndRecord { txn, outcome: Outcome::Commit(ts), deltas: &[], voids: &[] };
+            let record = EndRecord {
+                txn,
+                outcome: Outcome::Commit(ts),
+                deltas: &[],
+                voids: &[],
+            };
             let mut reservation = self.log.reserve(record.encoded_len(), Space::Spare)?;
             record.encode_into(reservation.bytes_mut());
             Ok(reservation.publish())
@@ -140,7 +172,12 @@ impl Database {
 
     fn log_op(&self, txn: TxnId, first: bool, op: &CatalogOp) -> Result<()> {
         let (op, bytes) = op.encode();
-        let record = CatalogRecord { first, txn, op, bytes: &bytes };
+        let record = CatalogRecord {
+            first,
+            txn,
+            op,
+            bytes: &bytes,
+        };
         append(&self.log, record.encoded_len(), |out| record.encode_into(out))?;
         Ok(())
     }

@@ -35,7 +35,9 @@ impl ConflictMode {
     }
 
     fn from_code(code: u8) -> Option<Self> {
-        [Self::Default, Self::Error, Self::Wait].into_iter().find(|mode| mode.code() == code)
+        [Self::Default, Self::Error, Self::Wait]
+            .into_iter()
+            .find(|mode| mode.code() == code)
     }
 }
 
@@ -91,7 +93,10 @@ impl TableDef {
         let mut part = Vec::new();
         self.schema.encode(&mut part);
         push_bytes(out, &part);
-        push_u16(out, u16::try_from(self.indexes.len()).expect("K1: a table has at most 128 indexes"));
+        push_u16(
+            out,
+            u16::try_from(self.indexes.len()).expect("K1: a table has at most 128 indexes"),
+        );
         for index in &self.indexes {
             push_u32(out, index.id.raw());
             push_u8(out, u8::from(index.unique) | u8::from(index.primary) << 1);
@@ -114,15 +119,28 @@ impl TableDef {
         let id = TableId::new(reader.u32()?);
         let created = reader.u64()?;
         let mode = reader.u8()?;
-        let conflict_mode = ConflictMode::from_code(mode).ok_or_else(|| damaged("a conflict mode", u64::from(mode)))?;
+        let conflict_mode =
+            ConflictMode::from_code(mode).ok_or_else(|| damaged("a conflict mode", u64::from(mode)))?;
         let temporary = reader.u8()? != 0;
         let name = text(reader.length_prefixed()?)?;
         let host_version = reader.length_prefixed()?.to_vec();
         let host_image = reader.length_prefixed()?.to_vec();
         let schema = Schema::decode(reader.length_prefixed()?)?;
         let count = reader.u16()?;
-        let indexes = (0..count).map(|_| decode_index(&mut reader)).collect::<Result<Vec<_>>>()?;
-        Ok(Self { id, name, schema, indexes, host_image, host_version, conflict_mode, temporary, created })
+        let indexes = (0..count)
+            .map(|_| decode_index(&mut reader))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            id,
+            name,
+            schema,
+            indexes,
+            host_image,
+            host_version,
+            conflict_mode,
+            temporary,
+            created,
+        })
     }
 }
 
@@ -131,7 +149,13 @@ fn decode_index(reader: &mut Reader<'_>) -> Result<IndexDef> {
     let flags = reader.u8()?;
     let name = text(reader.length_prefixed()?)?;
     let spec = KeySpec::decode(reader.length_prefixed()?)?;
-    Ok(IndexDef { id, name, unique: flags & 1 != 0, primary: flags & 2 != 0, spec })
+    Ok(IndexDef {
+        id,
+        name,
+        unique: flags & 1 != 0,
+        primary: flags & 2 != 0,
+        spec,
+    })
 }
 
 fn text(bytes: &[u8]) -> Result<String> {
@@ -139,5 +163,7 @@ fn text(bytes: &[u8]) -> Result<String> {
 }
 
 fn damaged(expected: &str, found: u64) -> Error {
-    Error::Invalid(format!("a table definition in the log is damaged: expected {expected}, found {found}"))
+    Error::Invalid(format!(
+        "a table definition in the log is damaged: expected {expected}, found {found}"
+    ))
 }

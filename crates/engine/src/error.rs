@@ -20,8 +20,10 @@ pub enum Error {
     /// A row or key image could not be encoded or decoded.
     #[error(transparent)]
     Row(#[from] pbxt_rows::Error),
-    /// The row changed after the transaction's snapshot (rule T11). Only the statement is undone.
-    #[error("row {row} of table '{table}' was changed by another transaction since this transaction's snapshot: ROLLBACK, then retry")]
+    /// The row changed after the transaction's snapshot (rule T20). Only the statement is undone.
+    #[error(
+        "row {row} of table '{table}' was changed by another transaction since this transaction's snapshot: ROLLBACK, then retry"
+    )]
     WriteConflict {
         /// Table name.
         table: String,
@@ -35,7 +37,9 @@ pub enum Error {
         txn: TxnId,
     },
     /// A wait reached its limit.
-    #[error("waited {waited_ms} ms for a lock on table '{table}' held by transaction {holder}: retry, or raise pbxt_lock_wait_timeout")]
+    #[error(
+        "waited {waited_ms} ms for a lock on table '{table}' held by transaction {holder}: retry, or raise pbxt_lock_wait_timeout"
+    )]
     LockTimeout {
         /// Table name.
         table: String,
@@ -79,7 +83,7 @@ pub enum Error {
         /// Name asked for.
         name: String,
     },
-    /// Table generation newer than the snapshot, or dropped, or another layout than stored (rule T8).
+    /// Table generation newer than the snapshot, or dropped, or another layout than stored (rule T19).
     #[error("the definition of table '{table}' changed: {why}; start a new transaction and try again")]
     DefinitionChanged {
         /// Table name.

@@ -3,7 +3,7 @@
 //! Why it exists: an index entry is an event of a (key, row id); which rows a reader finds under a key is decided from
 //! those events by the same visibility rules as versions.
 //! Rules: T11 of the visible events of one (key, row id) the greatest LSN decides, the entry wins at equal LSN. T22 where
-//! the row is locked first, its events are read again afterwards. X5 an entry found dead for everyone is marked so that
+//! the row is locked first, its events are read again afterwards. X12 an entry found dead for everyone is marked so that
 //! later readers pass it without a look at the row.
 //! Latches and I/O: none held between calls. Entries are immutable and live as long as the tree.
 
@@ -132,7 +132,12 @@ impl Cursor {
     }
 
     /// Goes to the first or last row of the index.
-    pub fn index_edge(&mut self, session: &mut Session, last: bool, show: impl FnMut(&RowRef<'_>) -> Result<()>) -> Result<bool> {
+    pub fn index_edge(
+        &mut self,
+        session: &mut Session,
+        last: bool,
+        show: impl FnMut(&RowRef<'_>) -> Result<()>,
+    ) -> Result<bool> {
         let table = Arc::clone(&self.table);
         let tree = &table.indexes[self.index.number].tree;
         let from = if last { SeekPos::END } else { SeekPos::START };
@@ -177,7 +182,12 @@ impl Cursor {
     }
 
     /// Walks groups of events of one (key, row id) until one shows its row.
-    fn advance(&mut self, session: &mut Session, table: &Arc<Table>, mut show: impl FnMut(&RowRef<'_>) -> Result<()>) -> Result<bool> {
+    fn advance(
+        &mut self,
+        session: &mut Session,
+        table: &Arc<Table>,
+        mut show: impl FnMut(&RowRef<'_>) -> Result<()>,
+    ) -> Result<bool> {
         let index = &table.indexes[self.index.number];
         if self.index.ended {
             return Ok(false);
@@ -207,7 +217,11 @@ impl Cursor {
         match &self.index.end {
             Some((end, inclusive)) if self.index.forward => {
                 let head = key.get(..end.len()).unwrap_or(key);
-                if *inclusive { head > end.as_slice() } else { head >= end.as_slice() }
+                if *inclusive {
+                    head > end.as_slice()
+                } else {
+                    head >= end.as_slice()
+                }
             }
             _ => false,
         }
@@ -219,14 +233,23 @@ impl Cursor {
         let own = session.work.txn;
         let first_at = self.index.at;
         self.index.at += 1;
-        let more = self.index.peek(&index.tree).is_some_and(|next| next.row() == first.row() && next.key() == first.key());
+        let more = self
+            .index
+            .peek(&index.tree)
+            .is_some_and(|next| next.row() == first.row() && next.key() == first.key());
         self.view.viewer.own = own;
         if !more {
-            return !first.is_dead() && first.sign() == Sign::Entry && self.is_single_visible(session, index, first, first_at);
+            return !first.is_dead()
+                && first.sign() == Sign::Entry
+                && self.is_single_visible(session, index, first, first_at);
         }
         self.index.events.clear();
         self.push_event(&session.db, first);
-        while let Some(next) = self.index.peek(&index.tree).filter(|next| next.row() == first.row() && next.key() == first.key()) {
+        while let Some(next) = self
+            .index
+            .peek(&index.tree)
+            .filter(|next| next.row() == first.row() && next.key() == first.key())
+        {
             self.push_event(&session.db, &next);
             self.index.at += 1;
         }
@@ -236,16 +259,36 @@ impl Cursor {
     fn push_event(&mut self, db: &Database, entry: &EntryView<'_>) {
         if !entry.is_dead() {
             let guard = crossbeam_epoch::pin();
-            let stamp = Stamp { txn: entry.txn(), lsn: entry.lsn() };
-            let sign = if entry.sign() == Sign::Entry { pbxt_txn::Sign::Entry } else { pbxt_txn::Sign::AntiEntry };
-            self.index.events.push(IndexEvent { sign, stamp, standing: db.txns.standing(stamp.txn, stamp.lsn, &guard) });
+            let stamp = Stamp {
+                txn: entry.txn(),
+                lsn: entry.lsn(),
+            };
+            let sign = if entry.sign() == Sign::Entry {
+                pbxt_txn::Sign::Entry
+            } else {
+                pbxt_txn::Sign::AntiEntry
+            };
+            self.index.events.push(IndexEvent {
+                sign,
+                stamp,
+                standing: db.txns.standing(stamp.txn, stamp.lsn, &guard),
+            });
         }
     }
 
     #[inline]
-    fn is_single_visible(&mut self, session: &Session, index: &Index, entry: &EntryView<'_>, at: usize) -> bool {
+    fn is_single_visible(
+        &mut self,
+        session: &Session,
+        index: &Index,
+        entry: &EntryView<'_>,
+        at: usize,
+    ) -> bool {
         let guard = crossbeam_epoch::pin();
-        let stamp = Stamp { txn: entry.txn(), lsn: entry.lsn() };
+        let stamp = Stamp {
+            txn: entry.txn(),
+            lsn: entry.lsn(),
+        };
         if self.view.judge(&session.db, stamp, &guard) != Verdict::Skip {
             return true;
         }
@@ -255,9 +298,11 @@ impl Cursor {
         false
     }
 
-    /// Rule X5. The batch may have been read on since; then the mark waits for the next reader.
+    /// Rule X12. The batch may have been read on since; then the mark waits for the next reader.
     fn mark_dead(&self, index: &Index, at: usize, entry: &EntryView<'_>) {
-        let same = |found: &EntryView<'_>| found.row() == entry.row() && found.lsn() == entry.lsn() && found.key() == entry.key();
+        let same = |found: &EntryView<'_>| {
+            found.row() == entry.row() && found.lsn() == entry.lsn() && found.key() == entry.key()
+        };
         if self.index.batch.entry(&index.tree, at).as_ref().is_some_and(same) {
             if let Some(entry) = index.tree.entry_ref(&self.index.batch, at) {
                 index.tree.mark_dead(entry);
@@ -283,7 +328,10 @@ impl Cursor {
         }
         // Rule T22: the row is locked by `visit`; only then its events under this key are final.
         let db = Arc::clone(&session.db);
-        let viewer = Viewer { own: session.work.txn, ..self.view.viewer };
+        let viewer = Viewer {
+            own: session.work.txn,
+            ..self.view.viewer
+        };
         let mut under_key = true;
         let mut guarded = |version: &RowRef<'_>| {
             under_key = is_under_key(&db, index, key, row, &View::new(viewer));

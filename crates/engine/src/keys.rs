@@ -2,7 +2,7 @@
 //!
 //! Why it exists: the host layer makes key images, the writer claims, logs and publishes them; between them goes one
 //! reusable buffer, so that a row costs no allocation.
-//! Rules: X2 "changed" means key bytes or unpack information differ.
+//! Rules: X11 "changed" means key bytes or unpack information differ.
 
 use std::ops::Range;
 
@@ -49,11 +49,20 @@ impl KeyChanges {
         let old = self.fill(old)?;
         let new = self.fill(new)?;
         let unpack = self.fill(Some(unpack))?.unwrap_or_default();
-        self.items.push(KeyChange { index, old, new, unpack, claim });
+        self.items.push(KeyChange {
+            index,
+            old,
+            new,
+            unpack,
+            claim,
+        });
         Ok(())
     }
 
-    fn fill<E>(&mut self, make: Option<&mut dyn FnMut(&mut Vec<u8>) -> Result<(), E>>) -> Result<Option<Range<usize>>, E> {
+    fn fill<E>(
+        &mut self,
+        make: Option<&mut dyn FnMut(&mut Vec<u8>) -> Result<(), E>>,
+    ) -> Result<Option<Range<usize>>, E> {
         let Some(make) = make else { return Ok(None) };
         let start = self.bytes.len();
         make(&mut self.bytes)?;
@@ -64,7 +73,9 @@ impl KeyChanges {
     /// anti-entry carry the same LSN, where the entry wins (rule T11).
     pub(crate) fn unclaim_unchanged(&mut self) {
         for change in &mut self.items {
-            let same = change.old.is_some() && change.old.clone().map(|old| &self.bytes[old]) == change.new.clone().map(|new| &self.bytes[new]);
+            let same = change.old.is_some()
+                && change.old.clone().map(|old| &self.bytes[old])
+                    == change.new.clone().map(|new| &self.bytes[new]);
             change.claim &= !same;
         }
     }

@@ -50,7 +50,13 @@ pub(crate) enum Linked {
 
 impl Session {
     /// Locks a row explicitly. The newest version for others cannot change until the end of this transaction.
-    pub(crate) fn lock_row(&mut self, table: &Table, row: RowId, mode: LockMode, busy: Busy) -> Result<RowLock> {
+    pub(crate) fn lock_row(
+        &mut self,
+        table: &Table,
+        row: RowId,
+        mode: LockMode,
+        busy: Busy,
+    ) -> Result<RowLock> {
         let own = self.ensure_txn()?;
         let db = Arc::clone(&self.db);
         let resource = Resource::Row(table.id, row);
@@ -90,25 +96,41 @@ impl Session {
         }
     }
 
-    /// A newcomer stands in line if the row has waiters (rule T13), unless it holds a lock of the row.
+    /// A newcomer stands in line if the row has waiters (rule T15), unless it holds a lock of the row.
     fn must_queue(&self, turn: &Turn<'_>, table: &Table, row: RowId, mode: LockMode) -> bool {
         let resource = Resource::Row(table.id, row);
         !turn.has_token()
             && self.db.waits.has_queue(resource)
-            && !self.db.row_locks.holds(self.work.txn, table.id, row, LockMode::Shared)
+            && !self
+                .db
+                .row_locks
+                .holds(self.work.txn, table.id, row, LockMode::Shared)
             && mode == LockMode::Exclusive
     }
 
     /// Whether the lock is a new one; `None` if others' locks stand against it.
-    fn try_lock(&mut self, table: &Table, row: RowId, mode: LockMode, word: MapWord) -> std::result::Result<Option<bool>, Retry> {
+    fn try_lock(
+        &mut self,
+        table: &Table,
+        row: RowId,
+        mode: LockMode,
+        word: MapWord,
+    ) -> std::result::Result<Option<bool>, Retry> {
         let txn = self.work.txn;
         let new = !(word.is_locked() && self.db.row_locks.holds(txn, table.id, row, mode));
         let list = self.work.row_locks.get_or_insert_with(|| RowLockList::new(txn));
         let set_bit = || {
             if word.is_locked() {
-                return if table.map.load(row) == word { Ok(()) } else { Err(Retry) };
+                return if table.map.load(row) == word {
+                    Ok(())
+                } else {
+                    Err(Retry)
+                };
             }
-            table.map.compare_exchange(row, word, word.with_lock()).map_err(|_| Retry)
+            table
+                .map
+                .compare_exchange(row, word, word.with_lock())
+                .map_err(|_| Retry)
         };
         match self.db.row_locks.lock(list, table.id, row, mode, set_bit)? {
             RowAccess::Granted(()) => Ok(Some(new)),
@@ -120,7 +142,9 @@ impl Session {
     pub(crate) fn unlock_row(&mut self, table: &Table, row: RowId) {
         let Some(list) = &self.work.row_locks else { return };
         if self.db.row_locks.unlock(list, table.id, row) {
-            self.db.waits.released_one(self.work.txn, Resource::Row(table.id, row));
+            self.db
+                .waits
+                .released_one(self.work.txn, Resource::Row(table.id, row));
         }
     }
 
@@ -138,7 +162,11 @@ impl Session {
         } else {
             table.map.compare_exchange(row, old, new)
         };
-        if swapped.is_ok() { Linked::Done } else { Linked::Changed }
+        if swapped.is_ok() {
+            Linked::Done
+        } else {
+            Linked::Changed
+        }
     }
 
     /// Takes a table lock of the running transaction; waits for others up to the session's limit.
@@ -151,7 +179,11 @@ impl Session {
                 TableAccess::Granted | TableAccess::AlreadyHeld => {
                     turn.took();
                     self.note_table(table);
-                    return if table.is_dropped() { Err(dropped(table)) } else { Ok(()) };
+                    return if table.is_dropped() {
+                        Err(dropped(table))
+                    } else {
+                        Ok(())
+                    };
                 }
                 TableAccess::Blocked(_) => {
                     let blockers = || db.table_locks.blockers(own, table.id, mode);
@@ -164,14 +196,24 @@ impl Session {
     /// Enters the table into the list of what the transaction holds and changed.
     fn note_table(&mut self, table: &Arc<Table>) {
         if !self.work.tables.iter().any(|work| work.table.id == table.id) {
-            self.work.tables.push(TableWork { table: Arc::clone(table), rows: 0, bytes: 0, written: false });
+            self.work.tables.push(TableWork {
+                table: Arc::clone(table),
+                rows: 0,
+                bytes: 0,
+                written: false,
+            });
         }
     }
 
     /// Intent lock and place in the list for a table that is about to be written. Costs a look at the list when done.
     #[inline]
     pub(crate) fn enter_table(&mut self, table: &Arc<Table>) -> Result<usize> {
-        match self.work.tables.iter().position(|work| work.table.id == table.id && work.written) {
+        match self
+            .work
+            .tables
+            .iter()
+            .position(|work| work.table.id == table.id && work.written)
+        {
             Some(position) => Ok(position),
             None => self.enter_new_table(table),
         }
@@ -211,5 +253,8 @@ pub(crate) fn blockers_of(
 }
 
 pub(crate) fn dropped(table: &Table) -> Error {
-    Error::DefinitionChanged { table: table.name().to_string(), why: "it was dropped or truncated".into() }
+    Error::DefinitionChanged {
+        table: table.name().to_string(),
+        why: "it was dropped or truncated".into(),
+    }
 }

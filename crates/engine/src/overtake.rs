@@ -22,7 +22,9 @@ use pbxt_txn::{TxnStatus, Viewer};
 impl Session {
     /// True if the version at `lsn` by `txn` is newer than this transaction's snapshot.
     pub(crate) fn overtakes(&self, txn: TxnId, guard: &Guard) -> bool {
-        let Some(snapshot) = &self.work.snapshot else { return false };
+        let Some(snapshot) = &self.work.snapshot else {
+            return false;
+        };
         if self.work.isolation == Isolation::ReadCommitted || txn == self.work.txn {
             return false;
         }
@@ -30,11 +32,23 @@ impl Session {
     }
 
     /// Publishes the events of rule T11 for a row whose word was `before` when the version at `lsn` replaced it.
-    pub(crate) fn publish_overtaken(&self, table: &Table, row: RowId, before: MapWord, lsn: Lsn) -> Result<()> {
+    pub(crate) fn publish_overtaken(
+        &self,
+        table: &Table,
+        row: RowId,
+        before: MapWord,
+        lsn: Lsn,
+    ) -> Result<()> {
         let guard = crossbeam_epoch::pin();
-        let Some(snapshot) = &self.work.snapshot else { return Ok(()) };
+        let Some(snapshot) = &self.work.snapshot else {
+            return Ok(());
+        };
         let newest = self.version_behind(before, Viewer::current(TxnId::new(0)), &guard)?;
-        let seen = self.version_behind(before, Viewer::snapshot(snapshot.ts(), TxnId::new(0), Viewer::NO_CURSOR), &guard)?;
+        let seen = self.version_behind(
+            before,
+            Viewer::snapshot(snapshot.ts(), TxnId::new(0), Viewer::NO_CURSOR),
+            &guard,
+        )?;
         for index in &table.indexes {
             let now = self.key_of(table, index, newest, &guard)?;
             let then = self.key_of(table, index, seen, &guard)?;
@@ -42,10 +56,14 @@ impl Session {
                 continue;
             }
             if let Some(key) = then {
-                index.tree.insert(&key, row, self.work.txn, lsn, Sign::Anti, &[])?;
+                index
+                    .tree
+                    .insert(&key, row, self.work.txn, lsn, Sign::Anti, &[])?;
             }
             if let Some(key) = now {
-                index.tree.insert(&key, row, self.work.txn, lsn, Sign::Entry, &[])?;
+                index
+                    .tree
+                    .insert(&key, row, self.work.txn, lsn, Sign::Entry, &[])?;
             }
         }
         Ok(())
@@ -69,7 +87,8 @@ impl Session {
                 return Ok(Some(key));
             }
             let images = version.key_images().flatten();
-            let mut entries = images.filter(|image| image.index == index.def.id && image.sign == pbxt_txlog::Sign::Entry);
+            let mut entries =
+                images.filter(|image| image.index == index.def.id && image.sign == pbxt_txlog::Sign::Entry);
             let counts = !self.db.txns.is_void(version.txn(), addr.lsn(), guard);
             if let Some(image) = entries.next().filter(|_| counts) {
                 return Ok(Some(image.key.to_vec()));

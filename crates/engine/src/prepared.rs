@@ -33,7 +33,11 @@ impl PreparedSet {
 
     /// Transaction ids, rows written, and when they began (milliseconds of the database's clock; 0 before this open).
     pub fn txns(&self) -> Vec<(TxnId, u64, u64)> {
-        self.by_xid.lock().values().map(|work| (work.txn, work.rows_written, work.started_millis)).collect()
+        self.by_xid
+            .lock()
+            .values()
+            .map(|work| (work.txn, work.rows_written, work.started_millis))
+            .collect()
     }
 }
 
@@ -41,8 +45,14 @@ impl Database {
     /// Commits a detached prepared transaction; durable on return.
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
         let work = self.prepared.take(xid)?;
-        let deltas: Vec<CountDelta> =
-            work.tables.iter().map(|table| CountDelta { table: table.table.id, rows: table.rows }).collect();
+        let deltas: Vec<CountDelta> = work
+            .tables
+            .iter()
+            .map(|table| CountDelta {
+                table: table.table.id,
+                rows: table.rows,
+            })
+            .collect();
         match self.publish_commit(&work, &deltas) {
             Ok(end) => {
                 self.release(work);

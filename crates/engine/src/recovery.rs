@@ -6,7 +6,7 @@
 //! segment, makes the index entries of rows that are alive.
 //! Rules: D6 committed iff END(commit) is in the valid log; prepared iff PREPARE is and END is not; else aborted.
 //! D13 a version survives iff its transaction committed or is prepared and its LSN is in no void range; of a row the
-//! surviving version with the greatest LSN is the head (rule D5 made LSN order chain order). D14 nothing is written.
+//! surviving version with the greatest LSN is the head (rule D15 made LSN order chain order). D14 nothing is written.
 //! Latches and I/O: no other thread uses the database yet.
 //! After a crash during recovery: it starts again.
 
@@ -17,13 +17,15 @@ use crate::error::Result;
 use crate::recovery_index::{IndexRebuilder, rebuild_prepared_row};
 use crate::session::{TableWork, Work};
 use crate::table::Table;
+use parking_lot::Mutex;
 use pbxt_base::{Addr, CommitTs, Lsn, RowId, SegmentId, TableId, TxnId};
 use pbxt_io::{for_each_parallel, parallelism};
 use pbxt_rowmap::MapWord;
 use pbxt_segment::SegmentStore;
-use pbxt_txlog::{CountDelta, EndRef, LogEnd, LogScan, Outcome, PrepareRef, Record, RowRef, SegmentScan, VoidRange};
+use pbxt_txlog::{
+    CountDelta, EndRef, LogEnd, LogScan, Outcome, PrepareRef, Record, RowRef, SegmentScan, VoidRange,
+};
 use pbxt_txn::{EndedAs, LockMode, RestoredTxn, TxnTableImage};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -79,7 +81,9 @@ impl Fates {
     }
 
     fn is_void(&self, txn: TxnId, lsn: Lsn) -> bool {
-        self.voids.get(&txn).is_some_and(|ranges| ranges.iter().any(|range| range.from <= lsn && lsn < range.to))
+        self.voids
+            .get(&txn)
+            .is_some_and(|ranges| ranges.iter().any(|range| range.from <= lsn && lsn < range.to))
     }
 
     /// Rule D13.
@@ -116,7 +120,11 @@ impl PassA {
             Record::Prepare(prepare) => self.note_prepare(&prepare),
             Record::RollbackTo(rollback) => {
                 self.note_txn(rollback.txn());
-                self.fates.voids.entry(rollback.txn()).or_default().push(rollback.range());
+                self.fates
+                    .voids
+                    .entry(rollback.txn())
+                    .or_default()
+                    .push(rollback.range());
             }
             Record::Catalog(catalog) => {
                 self.note_txn(catalog.txn());
@@ -176,7 +184,12 @@ impl PassA {
                 CatalogOp::Put(def, next) => {
                     let rows = self.rows.get(&def.id).copied().unwrap_or(0);
                     let next = self.marks.get(&def.id).copied().unwrap_or(*next);
-                    catalog.put(Arc::new(Table::new(TableDef::clone(def), CommitTs::new(0), next, rows)));
+                    catalog.put(Arc::new(Table::new(
+                        TableDef::clone(def),
+                        CommitTs::new(0),
+                        next,
+                        rows,
+                    )));
                 }
                 CatalogOp::Drop(id) => catalog.remove(*id),
                 CatalogOp::Rename(id, name) => catalog.rename(*id, name),
@@ -189,7 +202,14 @@ impl PassA {
         let restored = |found: &FoundPrepared| RestoredTxn {
             id: found.txn,
             ended: EndedAs::Prepared,
-            voids: self.fates.voids.get(&found.txn).into_iter().flatten().map(|range| range.from..range.to).collect(),
+            voids: self
+                .fates
+                .voids
+                .get(&found.txn)
+                .into_iter()
+                .flatten()
+                .map(|range| range.from..range.to)
+                .collect(),
         };
         TxnTableImage {
             next: TxnId::new(self.last_txn + 1),
@@ -240,7 +260,14 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>) -> Result<Found> {
         found.rows.dedup();
     }
     let bytes = end.lsn().raw();
-    Ok(Found { end, catalog, txns, prepared, records: pass.records, bytes })
+    Ok(Found {
+        end,
+        catalog,
+        txns,
+        prepared,
+        records: pass.records,
+        bytes,
+    })
 }
 
 fn each_row(
@@ -266,7 +293,9 @@ fn link_version(
     lsn: Lsn,
     prepared_rows: &Mutex<Vec<(TxnId, TableId, RowId)>>,
 ) {
-    let Some(table) = catalog.by_id(row.table()) else { return };
+    let Some(table) = catalog.by_id(row.table()) else {
+        return;
+    };
     table.map.bump_to(row.row());
     if !fates.survives(row, lsn) {
         return;
@@ -275,7 +304,11 @@ fn link_version(
         prepared_rows.lock().push((row.txn(), row.table(), row.row()));
     }
     let addr = Addr::hot(lsn);
-    let word = if row.is_tombstone() { MapWord::tombstone(addr) } else { MapWord::version(addr) };
+    let word = if row.is_tombstone() {
+        MapWord::tombstone(addr)
+    } else {
+        MapWord::version(addr)
+    };
     let mut old = table.map.load(row.row());
     while old.is_absent() || old.addr().lsn() < lsn {
         match table.map.compare_exchange(row.row(), old, word) {
@@ -288,13 +321,24 @@ fn link_version(
 /// Gives prepared transactions their locks and index events back (rule T18); the log is open by now.
 pub(crate) fn adopt_prepared(db: &Arc<Database>, prepared: Vec<FoundPrepared>) -> Result<()> {
     for found in prepared {
-        let mut work = Work { txn: found.txn, xid: found.xid, voids: found.voids, logged: true, ..Work::default() };
+        let mut work = Work {
+            txn: found.txn,
+            xid: found.xid,
+            voids: found.voids,
+            logged: true,
+            ..Work::default()
+        };
         work.last_lsn = db.log.tail();
         work.rows_written = found.rows.len() as u64;
         for delta in found.deltas {
             if let Some(table) = db.catalog.by_id(delta.table) {
                 let _ = db.table_locks.lock(found.txn, delta.table, LockMode::Intent);
-                work.tables.push(TableWork { table, rows: delta.rows, bytes: 0, written: true });
+                work.tables.push(TableWork {
+                    table,
+                    rows: delta.rows,
+                    bytes: 0,
+                    written: true,
+                });
             }
         }
         for (table, row) in found.rows {

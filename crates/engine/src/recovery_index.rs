@@ -2,7 +2,7 @@
 //!
 //! Why it exists: indexes are derived; a key is made from the row's payload where the core can, and taken from the key
 //! images of the row records where only the host could.
-//! Rules: X6 of a settled row the head gives the derivable keys, and every surviving image is an event of its own; the
+//! Rules: X13 of a settled row the head gives the derivable keys, and every surviving image is an event of its own; the
 //! stamp of a settled event keeps only its LSN. The host is never called.
 //! Latches and I/O: trees take inserts from several threads.
 
@@ -36,11 +36,19 @@ impl TableMakers {
     fn new(table: Arc<Table>) -> Result<Self> {
         let def = table.def();
         let make = |index: &crate::table::Index| -> Result<Option<PayloadKeyMaker>> {
-            Ok(if index.derivable { Some(PayloadKeyMaker::new(&index.def.spec, &def.schema)?) } else { None })
+            Ok(if index.derivable {
+                Some(PayloadKeyMaker::new(&index.def.spec, &def.schema)?)
+            } else {
+                None
+            })
         };
         let makers = table.indexes.iter().map(make).collect::<Result<Vec<_>>>()?;
         let has_images = makers.iter().any(Option::is_none);
-        Ok(Self { table, makers, has_images })
+        Ok(Self {
+            table,
+            makers,
+            has_images,
+        })
     }
 }
 
@@ -53,19 +61,31 @@ pub(crate) struct RebuildWorker<'a> {
 
 impl IndexRebuilder {
     pub(crate) fn new(catalog: &Catalog, no_prepared: bool) -> Result<Self> {
-        let tables = catalog.tables().into_iter().map(|table| Ok((table.id, TableMakers::new(table)?)));
-        Ok(Self { tables: tables.collect::<Result<_>>()?, no_prepared })
+        let tables = catalog
+            .tables()
+            .into_iter()
+            .map(|table| Ok((table.id, TableMakers::new(table)?)));
+        Ok(Self {
+            tables: tables.collect::<Result<_>>()?,
+            no_prepared,
+        })
     }
 
     pub(crate) fn worker(&self) -> RebuildWorker<'_> {
-        RebuildWorker { rebuilder: self, key: Vec::new(), unpack: Vec::new() }
+        RebuildWorker {
+            rebuilder: self,
+            key: Vec::new(),
+            unpack: Vec::new(),
+        }
     }
 }
 
 impl RebuildWorker<'_> {
-    /// Adds the events of one surviving version of a committed transaction (rule X6).
+    /// Adds the events of one surviving version of a committed transaction (rule X13).
     pub(crate) fn add(&mut self, row: &RowRef<'_>, lsn: Lsn) -> Result<()> {
-        let Some(makers) = self.rebuilder.tables.get(&row.table()) else { return Ok(()) };
+        let Some(makers) = self.rebuilder.tables.get(&row.table()) else {
+            return Ok(());
+        };
         let table = &makers.table;
         let head = table.map.load(row.row());
         if head.is_absent() {
@@ -73,7 +93,9 @@ impl RebuildWorker<'_> {
         }
         let is_head = head.addr() == Addr::hot(lsn);
         if is_head && !row.is_tombstone() {
-            table.data_bytes.fetch_add(row.payload().len() as u64, std::sync::atomic::Ordering::Relaxed);
+            table
+                .data_bytes
+                .fetch_add(row.payload().len() as u64, std::sync::atomic::Ordering::Relaxed);
             let payload = row.payload();
             self.add_derived(makers, row.row(), lsn, payload)?;
         }
@@ -91,7 +113,9 @@ impl RebuildWorker<'_> {
             self.unpack.clear();
             maker.key_from_payload(payload, &mut NoBlobs, &mut self.key)?;
             maker.unpack_from_payload(payload, &mut NoBlobs, &mut self.unpack)?;
-            index.tree.insert(&self.key, row, TxnId::new(0), lsn, Sign::Entry, &self.unpack)?;
+            index
+                .tree
+                .insert(&self.key, row, TxnId::new(0), lsn, Sign::Entry, &self.unpack)?;
         }
         Ok(())
     }
@@ -99,10 +123,20 @@ impl RebuildWorker<'_> {
 
 fn add_images(table: &Table, row: &RowRef<'_>, txn: TxnId, lsn: Lsn) -> Result<()> {
     for image in row.key_images() {
-        let image = image.map_err(|fault| crate::error::Error::Invalid(format!("a key image in the log is damaged: {fault}")))?;
-        let Some(index) = table.index_by_id(image.index) else { continue };
-        let sign = if image.sign == pbxt_txlog::Sign::Entry { Sign::Entry } else { Sign::Anti };
-        index.tree.insert(image.key, row.row(), txn, lsn, sign, image.unpack)?;
+        let image = image.map_err(|fault| {
+            crate::error::Error::Invalid(format!("a key image in the log is damaged: {fault}"))
+        })?;
+        let Some(index) = table.index_by_id(image.index) else {
+            continue;
+        };
+        let sign = if image.sign == pbxt_txlog::Sign::Entry {
+            Sign::Entry
+        } else {
+            Sign::Anti
+        };
+        index
+            .tree
+            .insert(image.key, row.row(), txn, lsn, sign, image.unpack)?;
     }
     Ok(())
 }
@@ -134,7 +168,9 @@ pub(crate) fn rebuild_prepared_row(db: &Database, table: &Arc<Table>, row: RowId
         if let Some((version, lsn)) = settled.filter(|(version, _)| !version.is_tombstone()) {
             key.clear();
             maker.key_from_payload(version.payload(), &mut NoBlobs, &mut key)?;
-            index.tree.insert(&key, row, TxnId::new(0), lsn, Sign::Entry, &[])?;
+            index
+                .tree
+                .insert(&key, row, TxnId::new(0), lsn, Sign::Entry, &[])?;
             old_key = Some(key.clone());
         }
         if let Some((version, lsn)) = newest_own.filter(|(version, _)| !version.is_tombstone()) {

@@ -8,7 +8,7 @@
 //!    +---------- commit, rollback -------------+--------------------+----------------------------+
 //!                                          Active --deadlock--> Doomed --rollback--> Idle
 //! ```
-//! Rules: T12 a transaction id is taken at the first change or lock, never by a reader. T13 a savepoint is the log
+//! Rules: T21 a transaction id is taken at the first change or lock, never by a reader. T8 a savepoint is the log
 //! end at its moment plus a copy of the row-count deltas; rolling back to it costs one record whatever it undoes.
 //! Latches: none of its own; the shared part (`SessionGate`) is what other threads may touch.
 //! After a crash: active transactions are aborted because they have no END; prepared ones come back detached.
@@ -16,8 +16,8 @@
 use crate::database::Database;
 use crate::definition::ConflictMode;
 use crate::error::{Error, Result};
-use crate::waits::SessionGate;
 use crate::table::Table;
+use crate::waits::SessionGate;
 use pbxt_base::{CommitTs, Lsn, TxnId};
 use pbxt_txlog::{CountDelta, KeyImageBuf, VoidRange};
 use pbxt_txn::{RowLockList, Snapshot};
@@ -32,7 +32,7 @@ pub enum Isolation {
     /// One snapshot for the transaction.
     #[default]
     RepeatableRead,
-    /// Reads lock the table against writers (rule T21).
+    /// Reads lock the table against writers (rule T18).
     Serializable,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct TableWork {
     pub written: bool,
 }
 
-/// A place to roll back to (rule T13).
+/// A place to roll back to (rule T8).
 #[derive(Debug)]
 pub(crate) struct Mark {
     pub lsn: Lsn,
@@ -217,7 +217,9 @@ impl Session {
 
     /// Undoes the running statement.
     pub fn rollback_statement(&mut self) -> Result<()> {
-        let Some(mark) = self.work.statement.take() else { return Ok(()) };
+        let Some(mark) = self.work.statement.take() else {
+            return Ok(());
+        };
         self.roll_back_to_mark(&mark)?;
         self.end_statement();
         Ok(())
@@ -241,7 +243,11 @@ impl Session {
         self.work.savepoints.retain(|mark| mark.lsn <= savepoint);
         let rows = match self.work.savepoints.last() {
             Some(mark) if mark.lsn == savepoint => mark.rows.clone(),
-            _ => return Err(Error::Invalid(format!("there is no savepoint at LSN {savepoint} in this transaction"))),
+            _ => {
+                return Err(Error::Invalid(format!(
+                    "there is no savepoint at LSN {savepoint} in this transaction"
+                )));
+            }
         };
         self.roll_back_to_mark(&Mark { lsn: savepoint, rows })
     }
@@ -261,12 +267,20 @@ impl Session {
 
     /// Row-count change of this transaction in `table`.
     pub fn row_delta(&self, table: &Table) -> i64 {
-        self.work.tables.iter().find(|work| work.table.id == table.id).map_or(0, |work| work.rows)
+        self.work
+            .tables
+            .iter()
+            .find(|work| work.table.id == table.id)
+            .map_or(0, |work| work.rows)
     }
 
     /// Isolation of the running transaction.
     pub fn isolation(&self) -> Isolation {
-        if self.phase == Phase::Idle { self.config.isolation } else { self.work.isolation }
+        if self.phase == Phase::Idle {
+            self.config.isolation
+        } else {
+            self.work.isolation
+        }
     }
 
     /// True if a changed row is a write conflict for this session in `table` (the table option wins).
@@ -275,16 +289,20 @@ impl Session {
             return false;
         }
         let option = table.def().conflict_mode;
-        let mode = if option == ConflictMode::Default { self.config.conflict_mode } else { option };
+        let mode = if option == ConflictMode::Default {
+            self.config.conflict_mode
+        } else {
+            option
+        };
         mode != ConflictMode::Wait
     }
 
     pub(crate) fn refuse_if_doomed(&self) -> Result<()> {
         match self.phase {
             Phase::Doomed(why) => Err(Error::TransactionAborted { why }),
-            Phase::Prepared | Phase::Ordered => {
-                Err(Error::Invalid("the transaction is prepared: only commit or rollback can follow".into()))
-            }
+            Phase::Prepared | Phase::Ordered => Err(Error::Invalid(
+                "the transaction is prepared: only commit or rollback can follow".into(),
+            )),
             Phase::Idle | Phase::Active => Ok(()),
         }
     }
@@ -294,13 +312,16 @@ impl Session {
             self.phase = Phase::Active;
             self.work.isolation = self.config.isolation;
             self.work.started_millis = self.db.clock.now_millis();
-            self.gate.shown.started_millis.store(self.work.started_millis, Ordering::Relaxed);
+            self.gate
+                .shown
+                .started_millis
+                .store(self.work.started_millis, Ordering::Relaxed);
             self.gate.shown.rows_written.store(0, Ordering::Relaxed);
             self.gate.shown.snapshot.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Takes a transaction id if there is none (rule T12).
+    /// Takes a transaction id if there is none (rule T21).
     pub(crate) fn ensure_txn(&mut self) -> Result<TxnId> {
         self.refuse_if_doomed()?;
         self.ensure_active();
@@ -315,17 +336,28 @@ impl Session {
     /// Counts a written row.
     pub(crate) fn note_row_written(&mut self) {
         self.work.rows_written += 1;
-        self.gate.shown.rows_written.store(self.work.rows_written, Ordering::Relaxed);
+        self.gate
+            .shown
+            .rows_written
+            .store(self.work.rows_written, Ordering::Relaxed);
     }
 
     fn mark(&self) -> Mark {
-        Mark { lsn: self.db.log.tail(), rows: self.work.tables.iter().map(|work| work.rows).collect() }
+        Mark {
+            lsn: self.db.log.tail(),
+            rows: self.work.tables.iter().map(|work| work.rows).collect(),
+        }
     }
 
     /// True if an own version at `lsn` could come back by rolling back to a live mark that is not older than it.
     pub(crate) fn is_restorable(&self, lsn: Lsn) -> bool {
         // Marks rise, so the newest of each kind answers for all.
-        let newest = self.work.savepoints.last().into_iter().chain(self.work.statement.as_ref());
+        let newest = self
+            .work
+            .savepoints
+            .last()
+            .into_iter()
+            .chain(self.work.statement.as_ref());
         newest.into_iter().any(|mark| mark.lsn > lsn)
     }
 }

@@ -87,7 +87,11 @@ impl Table {
         let rows = u64::try_from(self.count.latest()).unwrap_or(0);
         let data_bytes = self.data_bytes.load(Ordering::Relaxed);
         // Deltas of running transactions may make the estimate negative for a moment.
-        let data_bytes = if data_bytes > i64::MAX as u64 { 0 } else { data_bytes };
+        let data_bytes = if data_bytes > i64::MAX as u64 {
+            0
+        } else {
+            data_bytes
+        };
         TableInfo {
             id: self.id,
             rows,
@@ -136,7 +140,8 @@ impl Database {
             index_bytes: tables.iter().map(|table| table.index_bytes()).sum(),
             row_map_bytes: tables.iter().map(|table| table.map.memory_bytes() as u64).sum(),
             blob_bytes: self.blobs.bytes_written(),
-            segments: self.store.list(SegmentClass::Hot)?.len() as u64 + self.store.list(SegmentClass::Blob)?.len() as u64,
+            segments: self.store.list(SegmentClass::Hot)?.len() as u64
+                + self.store.list(SegmentClass::Blob)?.len() as u64,
             bytes_on_disk: self.store.bytes_on_disk()?,
             recovery_micros: counters.recovery_micros.get(),
             recovery_bytes: counters.recovery_bytes.get(),
@@ -149,7 +154,12 @@ impl Database {
     /// Running transactions that have an id, prepared ones without a session included.
     pub fn list_txns(&self) -> Vec<TxnInfo> {
         let pairs = self.waits.waiting_pairs();
-        let waiting_for = |txn: TxnId| pairs.iter().find(|(waiter, _)| *waiter == txn).map_or(TxnId::new(0), |(_, blocker)| *blocker);
+        let waiting_for = |txn: TxnId| {
+            pairs
+                .iter()
+                .find(|(waiter, _)| *waiter == txn)
+                .map_or(TxnId::new(0), |(_, blocker)| *blocker)
+        };
         let now = self.clock.now_millis();
         let attached = self.waits.attached_txns();
         let mut list: Vec<TxnInfo> = attached
@@ -164,15 +174,20 @@ impl Database {
                 prepared: false,
             })
             .collect();
-        list.extend(self.prepared.txns().into_iter().map(|(txn, rows_written, started)| TxnInfo {
-            txn,
-            host_thread: 0,
-            rows_written,
-            age_seconds: now.saturating_sub(started) / 1000,
-            snapshot: CommitTs::new(0),
-            waiting_for: TxnId::new(0),
-            prepared: true,
-        }));
+        list.extend(
+            self.prepared
+                .txns()
+                .into_iter()
+                .map(|(txn, rows_written, started)| TxnInfo {
+                    txn,
+                    host_thread: 0,
+                    rows_written,
+                    age_seconds: now.saturating_sub(started) / 1000,
+                    snapshot: CommitTs::new(0),
+                    waiting_for: TxnId::new(0),
+                    prepared: true,
+                }),
+        );
         list.sort_by_key(|txn| txn.txn);
         list
     }
@@ -195,25 +210,63 @@ impl Database {
         };
         line(format!("PBXT {} STATUS OUTPUT", env!("CARGO_PKG_VERSION")));
         line(format!("Database: {}", self.store.location()));
-        line(format!("Health: {}", self.poisoned().map_or("good".into(), |why| format!("READ-ONLY, {why}"))));
+        line(format!(
+            "Health: {}",
+            self.poisoned()
+                .map_or("good".into(), |why| format!("READ-ONLY, {why}"))
+        ));
         line("----- caches".into());
-        line(format!("Record cache usage: {} MiB ({} hits, {} misses)", now.log.cache_bytes / MIB, now.log.cache_hits, now.log.cache_misses));
+        line(format!(
+            "Record cache usage: {} MiB ({} hits, {} misses)",
+            now.log.cache_bytes / MIB,
+            now.log.cache_hits,
+            now.log.cache_misses
+        ));
         line(format!("Index cache usage: {} MiB", now.index_bytes / MIB));
         line(format!("Row map usage: {} MiB", now.row_map_bytes / MIB));
-        line(format!("Log cache usage: {} MiB not yet durable", (now.tail - now.durable.min(now.tail)) / MIB));
+        line(format!(
+            "Log cache usage: {} MiB not yet durable",
+            (now.tail - now.durable.min(now.tail)) / MIB
+        ));
         line("----- transaction log".into());
-        line(format!("Data log files: {}, {} MiB on disk", now.segments, now.bytes_on_disk / MIB));
+        line(format!(
+            "Data log files: {}, {} MiB on disk",
+            now.segments,
+            now.bytes_on_disk / MIB
+        ));
         line(format!("Tail LSN {}, durable LSN {}", now.tail, now.durable));
-        line(format!("{} bytes in {} batches and {} syncs", now.log.bytes_written, now.log.batches, now.log.syncs));
-        line(format!("Last recovery: {} records in {} ms", now.recovery_records, now.recovery_micros / 1000));
+        line(format!(
+            "{} bytes in {} batches and {} syncs",
+            now.log.bytes_written, now.log.batches, now.log.syncs
+        ));
+        line(format!(
+            "Last recovery: {} records in {} ms",
+            now.recovery_records,
+            now.recovery_micros / 1000
+        ));
         line("----- transactions".into());
-        line(format!("{} committed, {} rolled back, {} running, {} prepared", now.committed, now.rolled_back, now.active, now.prepared));
-        line(format!("{} snapshots, the oldest {} commits old", now.snapshots, now.oldest_snapshot_age));
-        line(format!("Rows: {} inserted, {} updated, {} deleted", now.rows_inserted, now.rows_updated, now.rows_deleted));
+        line(format!(
+            "{} committed, {} rolled back, {} running, {} prepared",
+            now.committed, now.rolled_back, now.active, now.prepared
+        ));
+        line(format!(
+            "{} snapshots, the oldest {} commits old",
+            now.snapshots, now.oldest_snapshot_age
+        ));
+        line(format!(
+            "Rows: {} inserted, {} updated, {} deleted",
+            now.rows_inserted, now.rows_updated, now.rows_deleted
+        ));
         line("----- locks".into());
-        line(format!("{} waits, {} timeouts, {} write conflicts, {} deadlocks", now.lock_waits, now.lock_timeouts, now.write_conflicts, now.deadlocks));
+        line(format!(
+            "{} waits, {} timeouts, {} write conflicts, {} deadlocks",
+            now.lock_waits, now.lock_timeouts, now.write_conflicts, now.deadlocks
+        ));
         let usage = self.row_locks.usage();
-        line(format!("Explicit row locks: {} in {} bytes", usage.locks, usage.bytes));
+        line(format!(
+            "Explicit row locks: {} in {} bytes",
+            usage.locks, usage.bytes
+        ));
         if let Some(deadlock) = self.waits.latest_deadlock() {
             let _ = write!(out, "{deadlock}");
         }

@@ -2,7 +2,7 @@
 //!
 //! Why it exists: readers and writers need these together, found once per statement and then shared by pointer.
 //! State: everything here is derived from the log and rebuilt at open; nothing here is ever written to disk.
-//! Rules: T8 a snapshot older than `created_ts` must not read this generation. The name may change under a
+//! Rules: T19 a snapshot older than `created_ts` must not read this generation. The name may change under a
 //! running reader (RENAME): it is only for messages.
 //! Latches: the name only; the parts have their own.
 
@@ -26,8 +26,6 @@ pub struct Index {
     pub derivable: bool,
     /// All entries.
     pub tree: Tree,
-
-
 }
 
 /// One table generation in memory.
@@ -58,7 +56,11 @@ pub struct Table {
 impl Table {
     /// An empty generation.
     pub fn new(def: TableDef, created_ts: CommitTs, next_auto_increment: u64, rows: i64) -> Self {
-        let indexes = def.indexes.iter().map(|index| Index::new(index, &def.schema)).collect();
+        let indexes = def
+            .indexes
+            .iter()
+            .map(|index| Index::new(index, &def.schema))
+            .collect();
         Self {
             name: RwLock::new(Arc::from(def.name.as_str())),
             id: def.id,
@@ -103,7 +105,8 @@ impl Table {
 
     /// Notes what a commit changed, for estimates.
     pub fn note_commit(&self, bytes: i64, now: u64) {
-        self.data_bytes.fetch_add(bytes.cast_unsigned(), Ordering::Relaxed);
+        self.data_bytes
+            .fetch_add(bytes.cast_unsigned(), Ordering::Relaxed);
         self.updated.store(now, Ordering::Relaxed);
     }
 
@@ -119,12 +122,19 @@ impl Table {
 
     /// Bytes of index entries in memory.
     pub fn index_bytes(&self) -> u64 {
-        self.indexes.iter().map(|index| index.tree.memory_bytes() as u64).sum()
+        self.indexes
+            .iter()
+            .map(|index| index.tree.memory_bytes() as u64)
+            .sum()
     }
 }
 
 impl Index {
     fn new(def: &IndexDef, schema: &Schema) -> Self {
-        Self { def: def.clone(), derivable: def.spec.derivable(schema), tree: Tree::new() }
+        Self {
+            def: def.clone(),
+            derivable: def.spec.derivable(schema),
+            tree: Tree::new(),
+        }
     }
 }

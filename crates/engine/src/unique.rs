@@ -3,7 +3,7 @@
 //! Why it exists: two transactions that insert the same key at once must not both find it free, and one that fails must
 //! leave no trace in the log.
 //! Rules: X9 probe without a latch (it may read versions from disk), then compare under the key's stripe latch that
-//! nobody came in between, and publish the claim. X10 nobody waits or reads under the latch. T19 under REPEATABLE READ
+//! nobody came in between, and publish the claim. X10 nobody waits or reads under the latch. T20 under REPEATABLE READ
 //! and SERIALIZABLE a key whose last holder ended after my snapshot is a write conflict, in both conflict modes.
 //! After a crash: claims are index entries; those of aborted work are not rebuilt.
 
@@ -28,13 +28,24 @@ enum Probe {
 
 impl Session {
     /// Publishes an entry for `row` under `key` in a unique index, when no other row has the key.
-    pub(crate) fn claim(&mut self, table: &Table, position: usize, key: &[u8], row: RowId, unpack: &[u8]) -> Result<EntryRef> {
+    pub(crate) fn claim(
+        &mut self,
+        table: &Table,
+        position: usize,
+        key: &[u8],
+        row: RowId,
+        unpack: &[u8],
+    ) -> Result<EntryRef> {
         let db = Arc::clone(&self.db);
         let index = &table.indexes[position];
         let mut turn = Turn::none(&db.waits);
         loop {
             let group = index.tree.key_group(key);
-            let found = if group.entries() == 0 { Probe::Free } else { self.probe(table, index, key, row)? };
+            let found = if group.entries() == 0 {
+                Probe::Free
+            } else {
+                self.probe(table, index, key, row)?
+            };
             stop_point!("unique.after_probe");
             match found {
                 Probe::Free => {
@@ -42,7 +53,10 @@ impl Session {
                     if index.tree.group_changed(key, &group) {
                         continue;
                     }
-                    let entry = index.tree.insert(key, row, self.work.txn, db.log.tail(), Sign::Entry, unpack)?;
+                    let entry =
+                        index
+                            .tree
+                            .insert(key, row, self.work.txn, db.log.tail(), Sign::Entry, unpack)?;
                     drop(stripe);
                     turn.took();
                     stop_point!("unique.after_claim");
@@ -57,7 +71,10 @@ impl Session {
                     });
                 }
                 Probe::Conflict(holder) => {
-                    return Err(Error::WriteConflict { table: table.name().to_string(), row: holder });
+                    return Err(Error::WriteConflict {
+                        table: table.name().to_string(),
+                        row: holder,
+                    });
                 }
                 Probe::Wait(blocker) => {
                     let resource = Resource::Key(index.def.id, pbxt_base::checksum::xxh3(key));
@@ -74,13 +91,18 @@ impl Session {
         let mut rows = Vec::new();
         let mut batch = Batch::new();
         let mut events = Vec::new();
-        collect_events(&self.db, index, key, &mut batch, |row, event| events.push((row, event)));
+        collect_events(&self.db, index, key, &mut batch, |row, event| {
+            events.push((row, event))
+        });
         for group in events.chunk_by(|a, b| a.0 == b.0) {
             let row = group[0].0;
             if row == own_row {
                 continue;
             }
-            rows.push((row, group.iter().map(|(_, event)| *event).collect::<Vec<IndexEvent>>()));
+            rows.push((
+                row,
+                group.iter().map(|(_, event)| *event).collect::<Vec<IndexEvent>>(),
+            ));
         }
         for (row, events) in rows {
             match self.probe_row(table, &mut current, row, &events)? {
@@ -91,7 +113,13 @@ impl Session {
         Ok(Probe::Free)
     }
 
-    fn probe_row(&mut self, table: &Table, current: &mut View, row: RowId, events: &[IndexEvent]) -> Result<Probe> {
+    fn probe_row(
+        &mut self,
+        table: &Table,
+        current: &mut View,
+        row: RowId,
+        events: &[IndexEvent],
+    ) -> Result<Probe> {
         let guard = crossbeam_epoch::pin();
         let word = table.map.load(row);
         match decide_events(&current.viewer, events.iter().copied()) {
@@ -103,8 +131,13 @@ impl Session {
             },
             EventDecision::Absent | EventDecision::Conflict => {}
         }
-        // Rule T19: free now, but does my snapshot still see the row with this key?
-        let Some(snapshot) = self.work.snapshot.as_ref().filter(|_| self.work.isolation != Isolation::ReadCommitted) else {
+        // Rule T20: free now, but does my snapshot still see the row with this key?
+        let Some(snapshot) = self
+            .work
+            .snapshot
+            .as_ref()
+            .filter(|_| self.work.isolation != Isolation::ReadCommitted)
+        else {
             return Ok(Probe::Free);
         };
         let mut past = View::new(Viewer::snapshot(snapshot.ts(), self.work.txn, Viewer::NO_CURSOR));
@@ -112,7 +145,11 @@ impl Session {
             return Ok(Probe::Free);
         }
         let seen = past.resolve(&self.db, word, &guard)?;
-        Ok(if matches!(seen, Resolved::Row(..)) { Probe::Conflict(row) } else { Probe::Free })
+        Ok(if matches!(seen, Resolved::Row(..)) {
+            Probe::Conflict(row)
+        } else {
+            Probe::Free
+        })
     }
 }
 
@@ -125,7 +162,9 @@ pub(crate) fn collect_events(
     mut found: impl FnMut(RowId, IndexEvent),
 ) {
     let guard = crossbeam_epoch::pin();
-    index.tree.read_batch_forward(&SeekPos::lower_bound(key), batch, BATCH_MAX);
+    index
+        .tree
+        .read_batch_forward(&SeekPos::lower_bound(key), batch, BATCH_MAX);
     loop {
         for entry in batch.entries(&index.tree) {
             if entry.key() != key {
@@ -137,9 +176,23 @@ pub(crate) fn collect_events(
             if entry.is_dead() {
                 continue;
             }
-            let stamp = Stamp { txn: entry.txn(), lsn: entry.lsn() };
-            let sign = if entry.sign() == Sign::Entry { pbxt_txn::Sign::Entry } else { pbxt_txn::Sign::AntiEntry };
-            found(entry.row(), IndexEvent { sign, stamp, standing: db.txns.standing(stamp.txn, stamp.lsn, &guard) });
+            let stamp = Stamp {
+                txn: entry.txn(),
+                lsn: entry.lsn(),
+            };
+            let sign = if entry.sign() == Sign::Entry {
+                pbxt_txn::Sign::Entry
+            } else {
+                pbxt_txn::Sign::AntiEntry
+            };
+            found(
+                entry.row(),
+                IndexEvent {
+                    sign,
+                    stamp,
+                    standing: db.txns.standing(stamp.txn, stamp.lsn, &guard),
+                },
+            );
         }
         if batch.reached_end() {
             return;
@@ -157,5 +210,9 @@ pub(crate) const BATCH_MAX: usize = 256;
 /// The transaction, if it has not ended.
 pub(crate) fn unfinished(db: &Database, txn: TxnId) -> Vec<TxnId> {
     let guard = crossbeam_epoch::pin();
-    if db.txns.status(txn, &guard).is_unfinished() { vec![txn] } else { Vec::new() }
+    if db.txns.status(txn, &guard).is_unfinished() {
+        vec![txn]
+    } else {
+        Vec::new()
+    }
 }

@@ -9,11 +9,11 @@
 
 use crate::database::Database;
 use crate::error::Result;
+use crossbeam_epoch::Guard;
 use pbxt_base::{Addr, AddrClass, Error as StorageError, Lsn, TxnId};
 use pbxt_rowmap::MapWord;
 use pbxt_txlog::RowRef;
 use pbxt_txn::{ReadMode, Stamp, Verdict, Viewer, judge};
-use crossbeam_epoch::Guard;
 
 /// A reader.
 #[derive(Debug, Clone)]
@@ -38,13 +38,21 @@ pub(crate) enum Resolved<'g> {
 
 impl View {
     pub(crate) fn new(viewer: Viewer) -> Self {
-        Self { viewer, kept_txn: TxnId::new(u64::MAX), kept: Verdict::Skip }
+        Self {
+            viewer,
+            kept_txn: TxnId::new(u64::MAX),
+            kept: Verdict::Skip,
+        }
     }
 
     /// Judges one version or index event.
     #[inline]
     pub(crate) fn judge(&mut self, db: &Database, stamp: Stamp, guard: &Guard) -> Verdict {
-        if stamp.txn == self.kept_txn { self.kept } else { self.judge_anew(db, stamp, guard) }
+        if stamp.txn == self.kept_txn {
+            self.kept
+        } else {
+            self.judge_anew(db, stamp, guard)
+        }
     }
 
     fn judge_anew(&mut self, db: &Database, stamp: Stamp, guard: &Guard) -> Verdict {
@@ -60,7 +68,12 @@ impl View {
 
     /// Walks the chain that begins at `word` (rule T10).
     #[inline]
-    pub(crate) fn resolve<'g>(&mut self, db: &Database, word: MapWord, guard: &'g Guard) -> Result<Resolved<'g>> {
+    pub(crate) fn resolve<'g>(
+        &mut self,
+        db: &Database,
+        word: MapWord,
+        guard: &'g Guard,
+    ) -> Result<Resolved<'g>> {
         let mut addr = word.addr();
         while !addr.is_none() {
             let row = read_version(db, addr, guard)?;
@@ -81,7 +94,9 @@ impl View {
     /// skipped at once; beneath a void or an own version every version counts.
     fn beneath(&self, db: &Database, row: &RowRef<'_>, lsn: Lsn, guard: &Guard) -> Addr {
         match row.foreign_prev() {
-            Some(foreign) if row.txn() != self.viewer.own && !db.txns.is_void(row.txn(), lsn, guard) => foreign,
+            Some(foreign) if row.txn() != self.viewer.own && !db.txns.is_void(row.txn(), lsn, guard) => {
+                foreign
+            }
             _ => row.prev(),
         }
     }
@@ -94,7 +109,9 @@ pub(crate) fn read_version<'g>(db: &Database, addr: Addr, guard: &'g Guard) -> R
         return Err(dangling(db, addr, "a version in the log").into());
     }
     let record = db.log.read(addr.lsn(), guard)?;
-    record.as_row().ok_or_else(|| dangling(db, addr, "a row record").into())
+    record
+        .as_row()
+        .ok_or_else(|| dangling(db, addr, "a row record").into())
 }
 
 fn dangling(db: &Database, addr: Addr, expected: &str) -> StorageError {

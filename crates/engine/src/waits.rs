@@ -2,7 +2,7 @@
 //!
 //! Why it exists: `txn::WaitGraph` decides who waits for whom and who is next, without threads; here a thread sleeps
 //! on its session's gate and is woken by token.
-//! Rules: T13 (queues, turns, deadlock walk on every edge) is the graph's. T15 whoever ends a transaction stores its
+//! Rules: T13 (queues, turns) and T14 (a walk for every new edge) are the graph's. T13 whoever ends a transaction stores its
 //! state first, then looks for waiters; a waiter announces itself first, then judges again under the graph latch. So
 //! one of them sees the other and no wake-up is lost.
 //! Latches and I/O: the graph latch, for map work only; nobody sleeps, reads a file or calls the host under it.
@@ -12,7 +12,10 @@ use crate::session::Session;
 use crate::table::Table;
 use parking_lot::{Condvar, Mutex};
 use pbxt_base::{TxnId, stop_point};
-use pbxt_txn::{DeadlockReport, Enqueued, LockMode, Resource, WaitGraph, WaitRequest, WaitState, WaitToken, WaiterCounts, Wakes};
+use pbxt_txn::{
+    DeadlockReport, Enqueued, LockMode, Resource, WaitGraph, WaitRequest, WaitState, WaitToken, WaiterCounts,
+    Wakes,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -138,7 +141,10 @@ impl Waits {
         let graph = WaitGraph::new();
         Self {
             counts: graph.counts(),
-            queues: Mutex::new(Queues { graph, sleepers: HashMap::new() }),
+            queues: Mutex::new(Queues {
+                graph,
+                sleepers: HashMap::new(),
+            }),
             waiting: AtomicU64::new(0),
             gates: Mutex::new(HashMap::new()),
             observer,
@@ -162,7 +168,7 @@ impl Waits {
         self.counts.may_have_waiters(resource)
     }
 
-    /// A transaction ended or rolled back in part (its state is stored already, rule T15): its waiters judge again.
+    /// A transaction ended or rolled back in part (its state is stored already, rule T13): its waiters judge again.
     pub(crate) fn released(&self, txn: TxnId) {
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) == 0 {
@@ -204,14 +210,22 @@ impl Waits {
 
     /// Transactions with a session, and its gate.
     pub fn attached_txns(&self) -> Vec<(TxnId, Arc<SessionGate>)> {
-        self.gates.lock().iter().map(|(txn, gate)| (*txn, Arc::clone(gate))).collect()
+        self.gates
+            .lock()
+            .iter()
+            .map(|(txn, gate)| (*txn, Arc::clone(gate)))
+            .collect()
     }
 
     fn report(&self, waiter: &SessionGate, blockers: &[TxnId]) {
         let Some(observer) = &self.observer else { return };
         let hosts: Vec<usize> = {
             let gates = self.gates.lock();
-            blockers.iter().filter_map(|txn| gates.get(txn)).map(|gate| gate.host_session).collect()
+            blockers
+                .iter()
+                .filter_map(|txn| gates.get(txn))
+                .map(|gate| gate.host_session)
+                .collect()
         };
         for blocker in hosts {
             observer.waiting(waiter.host_session, blocker);
@@ -220,7 +234,11 @@ impl Waits {
 
     /// True if the host says that the session's statement was killed.
     pub(crate) fn host_killed(&self, gate: &SessionGate) -> bool {
-        gate.is_killed() || self.observer.as_ref().is_some_and(|observer| observer.is_killed(gate.host_session))
+        gate.is_killed()
+            || self
+                .observer
+                .as_ref()
+                .is_some_and(|observer| observer.is_killed(gate.host_session))
     }
 }
 
@@ -289,7 +307,11 @@ impl Session {
         let Some(blockers) = entered? else { return Ok(()) };
         stop_point!("wait.after_enqueue");
         waits.total.fetch_add(1, Ordering::Relaxed);
-        let limit = if no_wait { 0 } else { self.config.lock_wait_timeout_ms };
+        let limit = if no_wait {
+            0
+        } else {
+            self.config.lock_wait_timeout_ms
+        };
         if limit == 0 {
             return Err(self.timeout(table, &blockers, 0));
         }
@@ -312,7 +334,12 @@ impl Session {
             Some(token) => queues.graph.requeue(token, &blockers),
             None => {
                 let txn = self.work.txn;
-                queues.graph.enqueue(WaitRequest { txn, resource, mode, blockers: &blockers })
+                queues.graph.enqueue(WaitRequest {
+                    txn,
+                    resource,
+                    mode,
+                    blockers: &blockers,
+                })
             }
         };
         match answer {
@@ -367,6 +394,10 @@ impl Session {
     fn timeout(&self, table: &Table, blockers: &[TxnId], waited_ms: u64) -> Error {
         self.db.waits.timeouts.fetch_add(1, Ordering::Relaxed);
         let holder = blockers.first().copied().unwrap_or_default();
-        Error::LockTimeout { table: table.name().to_string(), holder, waited_ms }
+        Error::LockTimeout {
+            table: table.name().to_string(),
+            holder,
+            waited_ms,
+        }
     }
 }

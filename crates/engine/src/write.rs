@@ -1,9 +1,9 @@
 //! Write: insert, update and delete of one row.
 //!
 //! Why it exists: this is where the order of steps that are not one step is kept.
-//! Rules: T9b one failed row leaves nothing: locks and claims come first, the record last. D5 the head is read and
+//! Rules: T23 one failed row leaves nothing: locks and claims come first, the record last. D15 the head is read and
 //! judged, then space is reserved, the record filled, the head swapped; a lost swap turns the record into a filler, so
-//! LSN order of a row is chain order. X3 a change of no key, and a delete, touch no index. T20 a version over an own
+//! LSN order of a row is chain order. X11 a change of no key, and a delete, touch no index. T24 a version over an own
 //! version that no live mark can restore takes its place in the chain; over one that can be restored it also names the
 //! newest foreign version, which everyone else follows.
 //! Latches and I/O: none held across waits; the reservation is held from fill to swap only.
@@ -86,7 +86,13 @@ impl Session {
         }
         let row = table.map.allocate();
         let claims = self.claim_all(table, row, version.keys)?;
-        let beneath = Beneath { word: MapWord::ABSENT, prev: Addr::NONE, foreign: None, payload_bytes: 0, overtaken: false };
+        let beneath = Beneath {
+            word: MapWord::ABSENT,
+            prev: Addr::NONE,
+            foreign: None,
+            payload_bytes: 0,
+            overtaken: false,
+        };
         let written = self.write_version(table, row, RowKind::Insert, &beneath, Some(version));
         match written {
             Ok(Attempt::Done(lsn)) => {
@@ -99,7 +105,7 @@ impl Session {
                 Ok(row)
             }
             Ok(Attempt::Changed | Attempt::Blocked) => {
-                unreachable!("D5: nobody else knows a row id before its first version is linked")
+                unreachable!("D15: nobody else knows a row id before its first version is linked")
             }
             Err(error) => {
                 self.withdraw(table, &claims);
@@ -109,13 +115,24 @@ impl Session {
     }
 
     /// Update (`version`) or delete (`None`).
-    fn change_row(&mut self, table: &Arc<Table>, row: RowId, version: Option<NewVersion<'_>>) -> Result<bool> {
+    fn change_row(
+        &mut self,
+        table: &Arc<Table>,
+        row: RowId,
+        version: Option<NewVersion<'_>>,
+    ) -> Result<bool> {
         let position = self.enter_table(table)?;
-        let kind = if version.is_some() { RowKind::Update } else { RowKind::Delete };
+        let kind = if version.is_some() {
+            RowKind::Update
+        } else {
+            RowKind::Delete
+        };
         let db = Arc::clone(&self.db);
         let mut turn = Turn::none(&db.waits);
         loop {
-            let Some(beneath) = self.find_beneath(table, row, version, &mut turn)? else { return Ok(false) };
+            let Some(beneath) = self.find_beneath(table, row, version, &mut turn)? else {
+                return Ok(false);
+            };
             let claims = match version {
                 Some(version) => {
                     if version.keys.items().iter().any(|change| change.claim) {
@@ -185,14 +202,24 @@ impl Session {
                 match view.resolve(&db, word, &guard)? {
                     Resolved::Row(old, lsn) => {
                         let same = version.is_some_and(|new| {
-                            new.keys.items().is_empty() && new.payload == old.payload() && new.schema_version == old.schema_version()
+                            new.keys.items().is_empty()
+                                && new.payload == old.payload()
+                                && new.schema_version == old.schema_version()
                         });
                         return Ok((!same).then(|| self.beneath(word, &old, lsn, &guard)));
                     }
-                    Resolved::Absent => return Err(Error::RowNotFound { table: table.name().to_string(), row }),
+                    Resolved::Absent => {
+                        return Err(Error::RowNotFound {
+                            table: table.name().to_string(),
+                            row,
+                        });
+                    }
                     Resolved::Conflict => {
                         db.counters.write_conflicts.add(1);
-                        return Err(Error::WriteConflict { table: table.name().to_string(), row });
+                        return Err(Error::WriteConflict {
+                            table: table.name().to_string(),
+                            row,
+                        });
                     }
                     Resolved::Wait(txn, lsn) => (txn, lsn),
                 }
@@ -205,22 +232,44 @@ impl Session {
     /// How this session looks at a row it is about to change.
     pub(crate) fn write_viewer(&mut self, table: &Table) -> Viewer {
         let error_on_newer = self.conflicts_are_errors(table);
-        let snapshot = if error_on_newer { self.snapshot() } else { pbxt_base::CommitTs::new(0) };
+        let snapshot = if error_on_newer {
+            self.snapshot()
+        } else {
+            pbxt_base::CommitTs::new(0)
+        };
         Viewer::write(snapshot, self.work.txn, error_on_newer)
     }
 
-    /// Rule T20.
+    /// Rule T24.
     fn beneath(&self, word: MapWord, old: &RowRef<'_>, lsn: Lsn, guard: &Guard) -> Beneath {
         let payload_bytes = old.payload().len();
         if old.txn() != self.work.txn {
             let overtaken = self.overtakes(old.txn(), guard);
-            return Beneath { word, prev: Addr::hot(lsn), foreign: None, payload_bytes, overtaken };
+            return Beneath {
+                word,
+                prev: Addr::hot(lsn),
+                foreign: None,
+                payload_bytes,
+                overtaken,
+            };
         }
         if self.is_restorable(lsn) {
             let foreign = old.foreign_prev().unwrap_or_else(|| old.prev());
-            return Beneath { word, prev: Addr::hot(lsn), foreign: Some(foreign), payload_bytes, overtaken: false };
+            return Beneath {
+                word,
+                prev: Addr::hot(lsn),
+                foreign: Some(foreign),
+                payload_bytes,
+                overtaken: false,
+            };
         }
-        Beneath { word, prev: old.prev(), foreign: old.foreign_prev(), payload_bytes, overtaken: false }
+        Beneath {
+            word,
+            prev: old.prev(),
+            foreign: old.foreign_prev(),
+            payload_bytes,
+            overtaken: false,
+        }
     }
 
     /// Claims the new keys of all unique indexes; withdraws those it got if one fails.
@@ -245,7 +294,7 @@ impl Session {
         }
     }
 
-    /// Reserve, fill, swap, publish (rule D5).
+    /// Reserve, fill, swap, publish (rule D15).
     fn write_version(
         &mut self,
         table: &Table,
@@ -269,13 +318,21 @@ impl Session {
             key_images: self.key_images.as_bytes(),
             payload: version.map_or(&[], |version| version.payload),
         };
-        let space = if version.is_some() { Space::Row } else { Space::Spare };
+        let space = if version.is_some() {
+            Space::Row
+        } else {
+            Space::Spare
+        };
         let mut reservation = db.log.reserve(record.encoded_len(), space)?;
         stop_point!("write.after_reserve");
         record.encode_into(reservation.bytes_mut());
         stop_point!("write.after_fill");
         let addr = Addr::hot(reservation.lsn());
-        let new = if version.is_some() { MapWord::version(addr) } else { MapWord::tombstone(addr) };
+        let new = if version.is_some() {
+            MapWord::version(addr)
+        } else {
+            MapWord::tombstone(addr)
+        };
         // Dropping the reservation turns the record into a filler.
         match self.link(table, row, beneath.word, new) {
             Linked::Changed => return Ok(Attempt::Changed),
@@ -292,7 +349,9 @@ impl Session {
     /// Key images for the record: of indexes whose keys the core cannot make from the payload.
     fn log_keys(&mut self, table: &Table, version: Option<NewVersion<'_>>) {
         self.key_images.clear();
-        let Some(NewVersion { keys, .. }) = version else { return };
+        let Some(NewVersion { keys, .. }) = version else {
+            return;
+        };
         for change in keys.items() {
             let index = &table.indexes[change.index];
             if index.derivable {
@@ -300,10 +359,20 @@ impl Session {
             }
             let id = index.def.id;
             if let Some(key) = keys.old(change) {
-                self.key_images.push(KeyImage { index: id, sign: pbxt_txlog::Sign::AntiEntry, key, unpack: &[] });
+                self.key_images.push(KeyImage {
+                    index: id,
+                    sign: pbxt_txlog::Sign::AntiEntry,
+                    key,
+                    unpack: &[],
+                });
             }
             if let Some(key) = keys.new_key(change) {
-                self.key_images.push(KeyImage { index: id, sign: pbxt_txlog::Sign::Entry, key, unpack: keys.unpack(change) });
+                self.key_images.push(KeyImage {
+                    index: id,
+                    sign: pbxt_txlog::Sign::Entry,
+                    key,
+                    unpack: keys.unpack(change),
+                });
             }
         }
     }
