@@ -289,7 +289,8 @@ ha_rows ha_pbxt::records_in_range(uint index, const key_range* low, const key_ra
       open_table_->core(), index, low ? low->key : nullptr, low ? parts_in(index, low->keypart_map) : 0,
       low && low->flag != HA_READ_AFTER_KEY, high ? high->key : nullptr,
       high ? parts_in(index, high->keypart_map) : 0, high && high->flag != HA_READ_BEFORE_KEY, &rows);
-  return status == PBXT_OK ? rows : HA_POS_ERROR;
+  if (status != PBXT_OK) return HA_POS_ERROR;
+  return rows == 0 ? 1 : rows;  // 0 would be taken for a fact, and the statement not run at all
 }
 
 }  // namespace pbxt
