@@ -4,6 +4,7 @@
  */
 #include "ha_pbxt.h"
 
+#include <algorithm>
 #include <new>
 
 #include "error_map.h"
@@ -43,7 +44,7 @@ handler::Table_flags ha_pbxt::table_flags() const {
                       HA_PARTIAL_COLUMN_READ | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_BINLOG_ROW_CAPABLE |
                       HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_TABLES_WITHOUT_ROLLBACK |
                       HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS |
-                      HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE | HA_ONLINE_ANALYZE;
+                      HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE | HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY;
   // A count without reading would leave the rows unlocked.
   THD* thd = ha_thd();
   if (!thd || thd_tx_isolation(thd) != ISO_SERIALIZABLE) flags |= HA_HAS_RECORDS;
@@ -239,24 +240,26 @@ void ha_pbxt::read_table_size(uint flag) {
   if (flag & HA_STATUS_AUTO) stats.auto_increment_value = size.auto_increment_next;
 }
 
+/* The numbers belong to all handlers of the table: they are written only where they changed. */
 void ha_pbxt::read_key_statistics() {
   uint64_t rows[MAX_REF_PARTS];
   for (uint i = 0; i < table->s->keys; i++) {
     KEY& key = table->key_info[i];
     uint parts = key.user_defined_key_parts;
     if (!key.rec_per_key || parts > MAX_REF_PARTS) continue;
+    std::fill_n(rows, parts, 0);
     if (pbxt_rows_per_key(open_table_->core(), i, rows, parts) != PBXT_OK) continue;
-    for (uint j = 0; j < parts; j++) key.rec_per_key[j] = static_cast<ulong>(rows[j]);
+    for (uint j = 0; j < parts; j++)
+      if (key.rec_per_key[j] != rows[j]) key.rec_per_key[j] = static_cast<ulong>(rows[j]);
   }
 }
 
 int ha_pbxt::info(uint flag) {
   if (!open_table_) return HA_ERR_NO_SUCH_TABLE;
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_AUTO | HA_STATUS_TIME)) read_table_size(flag);
-  if (flag & HA_STATUS_CONST) {
-    stats.block_size = kBlockSize;
-    read_key_statistics();
-  }
+  if (flag & HA_STATUS_CONST) stats.block_size = kBlockSize;
+  // The optimizer asks once per statement and table; the engine samples only indexes that have grown.
+  if (flag & (HA_STATUS_CONST | HA_STATUS_VARIABLE)) read_key_statistics();
   if (flag & HA_STATUS_ERRKEY) errkey = duplicate_index_;
   return 0;
 }

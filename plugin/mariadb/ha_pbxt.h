@@ -130,6 +130,8 @@ class ha_pbxt final : public handler {
   int set_end_of_range(const key_range* end);
   int key_duplicated();
   int raise_auto_increment(Field* field);
+  void get_auto_increment_in_group(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
+                                   ulonglong* reserved);
 
   TableShare* share_ = nullptr; /* outlives the handler */
   std::shared_ptr<OpenTable> open_table_;

@@ -170,6 +170,7 @@ int ha_pbxt::check(THD* thd, HA_CHECK_OPT*) {
 }
 
 int ha_pbxt::analyze(THD*, HA_CHECK_OPT*) {
+  if (fail(pbxt_table_analyze(open_table_->core())) != 0) return HA_ADMIN_FAILED;
   info(HA_STATUS_CONST | HA_STATUS_VARIABLE | HA_STATUS_TIME);
   return HA_ADMIN_OK;
 }

@@ -21,15 +21,17 @@ int ha_pbxt::key_duplicated() {
   return HA_ERR_FOUND_DUPP_KEY;
 }
 
-/* A value given by the user may lie above the engine's next one. */
+/* A value given by the user may lie above the engine's next one. The greatest number of all stands for "no value
+ * left". */
 int ha_pbxt::raise_auto_increment(Field* field) {
-  if (field->is_null()) return 0;
+  if (field->is_null() || table->s->next_number_keypart != 0) return 0;
   longlong value = field->val_int();
   if (value <= 0 && !field->is_unsigned()) return 0;
   uint64_t given = static_cast<uint64_t>(value);
-  if (given < known_auto_increment_ || given == UINT64_MAX) return 0;
-  if (int error = fail(pbxt_autoinc_raise(open_table_->core(), given + 1))) return error;
-  known_auto_increment_ = given + 1;
+  if (given < known_auto_increment_) return 0;
+  uint64_t next = given == UINT64_MAX ? given : given + 1;
+  if (int error = fail(pbxt_autoinc_raise(open_table_->core(), next))) return error;
+  known_auto_increment_ = next;
   return 0;
 }
 
@@ -57,8 +59,23 @@ int ha_pbxt::delete_row(const uchar* record) {
   return fail(pbxt_delete(cursor_, pbxt_cursor_row_id(cursor_), record));
 }
 
+/* The column is not the first of its key: values count up among the rows that have the parts before it in
+ * common. The server's own code looks for the last of them; it must find the newest one, also of transactions
+ * that are still running, for which the read waits. */
+void ha_pbxt::get_auto_increment_in_group(ulonglong offset, ulonglong increment, ulonglong wanted,
+                                          ulonglong* first, ulonglong* reserved) {
+  pbxt_bind newest = binding_;
+  newest.lock_mode = PBXT_LOCK_EXCLUSIVE;
+  int error = fail(pbxt_cursor_bind(cursor_, session_->core(), &newest));
+  if (!error) handler::get_auto_increment(offset, increment, wanted, first, reserved);
+  if (!error) error = fail(pbxt_cursor_bind(cursor_, session_->core(), &binding_));
+  if (error) *first = ULONGLONG_MAX;
+}
+
 void ha_pbxt::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
                                  ulonglong* reserved) {
+  if (table->s->next_number_keypart != 0)
+    return get_auto_increment_in_group(offset, increment, wanted, first, reserved);
   uint64_t first_value = 0, count = 0;
   if (fail(pbxt_autoinc_reserve(open_table_->core(), offset, increment, wanted, &first_value, &count)) != 0) {
     *first = ULONGLONG_MAX;  // the server reports that no value could be had

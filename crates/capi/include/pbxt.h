@@ -248,8 +248,11 @@ typedef struct pbxt_table_info {
   uint64_t table_id;
 } pbxt_table_info;
 pbxt_status pbxt_get_table_info(pbxt_table *table, pbxt_table_info *out);
-/* Rows per distinct value for each prefix of 1..part_count parts; 0 = unknown. */
+/* Rows per distinct value for each prefix of 1..parts parts, estimated from samples, at least 1. `out` has room for
+   `parts` initialized numbers. Cheap enough for every statement: samples are kept until the index grew by a tenth. */
 pbxt_status pbxt_rows_per_key(pbxt_table *table, uint32_t index, uint64_t *out, uint32_t parts);
+/* ANALYZE: the next pbxt_rows_per_key samples anew. */
+pbxt_status pbxt_table_analyze(pbxt_table *table);
 /* The host's definition version kept with the table. *len in: capacity; out: bytes. */
 pbxt_status pbxt_table_host_version(pbxt_db *db, const char *name, size_t name_len, uint8_t *out, size_t *len);
 

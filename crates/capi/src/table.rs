@@ -185,12 +185,28 @@ pub unsafe extern "C" fn pbxt_get_table_info(handle: *mut PbxtTable, out: *mut P
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_rows_per_key(handle: *mut PbxtTable, index: u32, out: *mut u64, parts: u32) -> Status {
     call(|| {
+        // SAFETY: a valid handle, and room for `parts` numbers, which are plain.
+        let (host, out) = unsafe { (&table(handle)?.host, numbers(out, parts as usize)?) };
+        Ok(host.rows_per_key(index as usize, out)?)
+    })
+}
+
+/// # Safety
+/// `out` is null or has room for `count` initialized numbers that nobody else uses during the call.
+unsafe fn numbers<'a>(out: *mut u64, count: usize) -> Result<&'a mut [u64], Error> {
+    if out.is_null() {
+        return Err(Error::Invalid("the room for the numbers is null".into()));
+    }
+    // SAFETY: by the contract above.
+    Ok(unsafe { std::slice::from_raw_parts_mut(out, count) })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_table_analyze(handle: *mut PbxtTable) -> Status {
+    call(|| {
         // SAFETY: a valid handle.
-        let estimates = unsafe { table(handle)? }.host.rows_per_key(index as usize, parts as usize);
-        for (position, rows) in estimates.into_iter().enumerate() {
-            // SAFETY: the caller has room for `parts` numbers.
-            unsafe { out.add(position).write(rows) };
-        }
+        unsafe { table(handle)? }.host.forget_statistics();
         Ok(())
     })
 }

@@ -54,12 +54,14 @@ impl AutoIncrement {
     pub fn reserve(&self, log: &Log, table: TableId, offset: u64, increment: u64, count: u64) -> Result<Reserved> {
         let increment = increment.max(1);
         let mut state = self.state.lock();
-        let Some(first) = first_in_series(state.next, offset.max(1), increment) else {
+        // The greatest number stands for "no value left", so it is never handed out itself.
+        let Some(first) = first_in_series(state.next, offset.max(1), increment).filter(|&first| first < u64::MAX) else {
             return Ok(Reserved { first: u64::MAX, count: 0 });
         };
-        let room = (u64::MAX - first) / increment;
-        let count = count.max(1).min(room.max(1));
-        let next = first.saturating_add(count.saturating_mul(increment)).max(first);
+        let steps = (u64::MAX - 1 - first) / increment;
+        let count = count.clamp(1, steps.saturating_add(1));
+        // Just above the last one: the next statement may ask for another increment.
+        let next = first + (count - 1) * increment + 1;
         log_mark(&mut state, log, table, next)?;
         state.next = next;
         Ok(Reserved { first, count })

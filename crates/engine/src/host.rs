@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::index_cursor::Seek;
 use crate::keys::KeyChanges;
 use crate::session::Session;
+use crate::statistics::KeyStatistics;
 use crate::table::Table;
 use crate::write::NewVersion;
 use pbxt_base::limits::{BLOB_BYTES_MIN, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -42,6 +43,7 @@ pub struct HostTable {
     table: Arc<Table>,
     codec: RowCodec,
     makers: Vec<KeyMaker>,
+    statistics: Vec<KeyStatistics>,
     weigher: SharedWeigher,
     limits: Limits,
 }
@@ -70,7 +72,8 @@ impl HostTable {
         let inline_max = PAYLOAD_BYTES_MAX.min(db.log().record_bytes_max() / 4);
         let limits = Limits { blob_min: BLOB_BYTES_MIN.min(inline_max), inline_max };
         let codec = RowCodec::new(schema, layout)?;
-        Ok(Self { db: Arc::clone(db), table, codec, makers, weigher, limits })
+        let statistics = makers.iter().map(|_| KeyStatistics::default()).collect();
+        Ok(Self { db: Arc::clone(db), table, codec, makers, statistics, weigher, limits })
     }
 
     /// The table generation.
@@ -115,12 +118,16 @@ impl HostTable {
         self.table.autoinc.set(self.db.log(), self.table.id, next)
     }
 
-    /// Rows per distinct value of each prefix of 1 to `parts` parts, estimated; 0 = unknown.
-    pub fn rows_per_key(&self, index: usize, parts: usize) -> Vec<u64> {
-        let Some(index) = self.table.indexes.get(index) else { return vec![0; parts] };
-        let unique = index.def.unique;
-        let total = index.def.spec.parts().len();
-        (1..=parts).map(|count| u64::from(unique && count >= total)).collect()
+    /// Writes rows per distinct value of each prefix of 1, 2, ... parts of an index, estimated and at least 1.
+    pub fn rows_per_key(&self, index: usize, out: &mut [u64]) -> Result<()> {
+        let maker = self.maker(index)?;
+        let (tree, rows) = (&self.table.indexes[index].tree, self.table.count.latest().max(0).cast_unsigned());
+        self.statistics[index].rows_per_key(tree, maker, rows, out)
+    }
+
+    /// Lets the next `rows_per_key` look at the indexes as they are then.
+    pub fn forget_statistics(&self) {
+        self.statistics.iter().for_each(KeyStatistics::forget);
     }
 
     fn maker(&self, index: usize) -> Result<&KeyMaker> {

@@ -26,6 +26,7 @@ mod prepared;
 mod recovery;
 mod recovery_index;
 mod session;
+mod statistics;
 mod status;
 mod table;
 mod unique;

@@ -21,6 +21,7 @@ mod insert;
 mod latch;
 mod node;
 mod read;
+mod sample;
 mod search;
 mod seek;
 mod stripe;

@@ -68,7 +68,12 @@ impl Body {
         }
     }
 
-    fn fill_forward<'t>(&'t self, start: LeafPos<'t>, out: &mut Batch, max: usize) -> Result<(), Restart> {
+    pub(crate) fn fill_forward<'t>(
+        &'t self,
+        start: LeafPos<'t>,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<(), Restart> {
         let LeafPos {
             mut leaf,
             mut version,

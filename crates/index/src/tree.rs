@@ -1,7 +1,7 @@
 //! `Tree`: the L0 of one index, as others see it.
 //!
 //! Why it exists:    see the crate's documentation. This file has the public methods; what they do is in `insert`, `read`,
-//!                   `estimate` and `check`.
+//!                   `estimate`, `sample` and `check`.
 //! Format / state:   nothing, until the first insert makes a [`Body`].
 //! Rules:            X1 to X10 of `docs/indexes.md`.
 //! Latches and I/O:  as `insert` and `read` say; no method waits for a lock or for I/O.
@@ -132,6 +132,15 @@ impl Tree {
     pub fn read_batch_on(&self, out: &mut Batch, max: usize) {
         if out.tree.is_some() {
             self.body_of(out).read_on(out, max);
+        }
+    }
+
+    /// Replaces what `out` holds by the entries of the leaf that lies `share` (0 to 1) of the way along the tree, and as
+    /// many of the next ones as it has dead ones.
+    pub fn sample(&self, share: f64, out: &mut Batch) {
+        out.clear();
+        if let Some(body) = self.body.get() {
+            retry(|| body.try_sample(share, out));
         }
     }
 

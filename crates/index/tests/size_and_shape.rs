@@ -143,3 +143,31 @@ fn batch_of_another_tree_is_refused() {
     one.read_batch_forward(&SeekPos::START, &mut batch, 1);
     batch.entry(&other, 0);
 }
+
+#[test]
+fn samples_come_from_all_over_the_tree_in_its_order() {
+    let tree = Tree::new();
+    let mut batch = Batch::new();
+    tree.sample(0.5, &mut batch);
+    assert!(batch.is_empty());
+    for number in 0..20_000_u32 {
+        insert(&tree, &number_key(number.wrapping_mul(7919) % 20_000), 1);
+    }
+    let mut last = 0;
+    for step in 0..20_u32 {
+        tree.sample((f64::from(step) + 0.5) / 20.0, &mut batch);
+        let keys: Vec<u32> = batch
+            .entries(&tree)
+            .map(|entry| u32::from_be_bytes(entry.key().try_into().expect("four bytes")))
+            .collect();
+        assert!(keys.len() > 30 && keys.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{keys:?}");
+        assert!(keys[0] > last || step == 0, "step {step} begins at {}", keys[0]);
+        assert!(keys[0].abs_diff(step * 1000) < 2500, "step {step} begins at {}", keys[0]);
+        last = keys[0];
+    }
+    tree.sample(0.0, &mut batch);
+    assert_eq!(batch.entry(&tree, 0).map(|entry| entry.key().to_vec()), Some(vec![0; 4]));
+    tree.sample(7.0, &mut batch);
+    let end = batch.entry(&tree, batch.len() - 1).map(|entry| entry.key().to_vec());
+    assert_eq!(end, Some(number_key(19_999).to_vec()));
+}

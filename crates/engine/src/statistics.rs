@@ -1,0 +1,224 @@
+//! Statistics: rows per distinct value of each prefix of an index, from samples of its entries.
+//!
+//! Why it exists: the optimizer of a host chooses indexes and join orders by these numbers, for every statement; counting
+//! distinct values would cost a read of the whole index.
+//! State: one estimate per index of an open table, in memory only; made again when the index has grown by a tenth.
+//! How: entries are sorted, so a value of a prefix begins exactly where two neighbours differ in it. The share of such
+//! neighbours among those sampled, times the rows, is the number of distinct values. No assumption about how values are
+//! spread is needed, only that the sampled leaves are no special ones.
+//! Latches: one per index, held to copy numbers; sampling holds none and does no I/O.
+//! After a crash: sampled anew.
+
+use crate::error::Result;
+use parking_lot::Mutex;
+use pbxt_base::RowId;
+use pbxt_index::{Batch, EntryView, SeekPos, Sign, Tree};
+use pbxt_rows::KeyMaker;
+
+/// Leaves looked at in an index that is not read as a whole.
+const LEAVES_SAMPLED: usize = 64;
+/// An index of up to this many entries is read as a whole.
+const ENTRIES_READ: u64 = 4096;
+
+/// The estimate of one index.
+#[derive(Debug, Default)]
+pub(crate) struct KeyStatistics {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Entries the index had when it was sampled.
+    entries: u64,
+    sample: Option<Sample>,
+}
+
+/// What neighbouring entries have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Sample {
+    /// Neighbours compared.
+    pairs: u64,
+    /// Of those, how many differ in the first 1, 2, ... parts.
+    changes: Vec<u64>,
+}
+
+impl KeyStatistics {
+    /// Writes rows per distinct value of the prefixes of 1, 2, ... parts, at least 1 each, for a table of `rows` rows.
+    pub(crate) fn rows_per_key(&self, tree: &Tree, maker: &KeyMaker, rows: u64, out: &mut [u64]) -> Result<()> {
+        let entries = tree.len();
+        if self.write(entries, rows, out) {
+            return Ok(());
+        }
+        let sample = Sample::of(tree, maker)?;
+        *self.kept.lock() = Kept { entries, sample: Some(sample) };
+        self.write(entries, rows, out);
+        Ok(())
+    }
+
+    /// Lets the next question sample the index again.
+    pub(crate) fn forget(&self) {
+        self.kept.lock().sample = None;
+    }
+
+    /// Answers from the sample at hand; false if it is too old.
+    fn write(&self, entries: u64, rows: u64, out: &mut [u64]) -> bool {
+        let kept = self.kept.lock();
+        let is_recent = entries.saturating_sub(kept.entries) <= kept.entries / 10;
+        let Some(sample) = kept.sample.as_ref().filter(|_| is_recent) else { return false };
+        for (place, &changes) in out.iter_mut().zip(&sample.changes) {
+            *place = rows_per_value(rows, changes, sample.pairs);
+        }
+        true
+    }
+}
+
+/// Rows per distinct value when `changes` of `pairs` neighbours differ; rounded, 1 to `rows`.
+fn rows_per_value(rows: u64, changes: u64, pairs: u64) -> u64 {
+    if rows <= 1 || pairs == 0 {
+        return 1;
+    }
+    let share = changes as f64 / pairs as f64;
+    let distinct = 1.0 + (rows - 1) as f64 * share;
+    ((rows as f64 / distinct).round() as u64).clamp(1, rows)
+}
+
+impl Sample {
+    fn of(tree: &Tree, maker: &KeyMaker) -> Result<Self> {
+        let mut sample = Self { pairs: 0, changes: vec![0; maker.part_count()] };
+        let mut batch = Batch::new();
+        if tree.len() <= ENTRIES_READ {
+            tree.read_batch_forward(&SeekPos::START, &mut batch, ENTRIES_READ as usize);
+            sample.add(maker, batch.entries(tree))?;
+            return Ok(sample);
+        }
+        for leaf in 0..LEAVES_SAMPLED {
+            tree.sample((leaf as f64 + 0.5) / LEAVES_SAMPLED as f64, &mut batch);
+            sample.add(maker, batch.entries(tree))?;
+        }
+        Ok(sample)
+    }
+
+    /// Compares each row of a stretch of entries with the one before it.
+    fn add<'t>(&mut self, maker: &KeyMaker, entries: impl Iterator<Item = EntryView<'t>>) -> Result<()> {
+        let mut scratch = Vec::new();
+        let mut before: Option<&[u8]> = None;
+        for key in rows_under_keys(entries) {
+            if let Some(before) = before {
+                let equal = equal_parts(maker, before, key, &mut scratch)?;
+                self.pairs += 1;
+                self.changes.iter_mut().skip(equal).for_each(|changes| *changes += 1);
+            }
+            before = Some(key);
+        }
+        Ok(())
+    }
+}
+
+/// The key of every row that is under one now. Events of one row under one key are neighbours, the latest one last.
+fn rows_under_keys<'t>(entries: impl Iterator<Item = EntryView<'t>>) -> impl Iterator<Item = &'t [u8]> {
+    let mut entries = entries.peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let entry = entries.next()?;
+            let is_same = |next: &EntryView<'_>| (next.key(), next.row()) == (entry.key(), entry.row());
+            let is_latest = !entries.peek().is_some_and(is_same);
+            if is_latest && entry.sign() == Sign::Entry {
+                return Some(entry.key());
+            }
+        }
+    })
+}
+
+/// How many leading parts two keys have in common.
+fn equal_parts(maker: &KeyMaker, before: &[u8], key: &[u8], scratch: &mut Vec<u8>) -> Result<usize> {
+    if before == key {
+        return Ok(maker.part_count());
+    }
+    let common = before.iter().zip(key).take_while(|(one, other)| one == other).count();
+    let mut equal = 0;
+    while equal + 1 < maker.part_count() && maker.prefix_length(key, equal + 1, scratch)? <= common {
+        equal += 1;
+    }
+    Ok(equal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pbxt_base::{Lsn, TxnId};
+    use pbxt_rows::{HostColumn, HostKind, HostLayout, KeyEncoding, KeyPart, KeySpec};
+
+    /// Two numbers of four bytes.
+    fn maker() -> KeyMaker {
+        let column = |offset| HostColumn { offset, kind: HostKind::Fixed(4), null_offset: 0, null_bit: 0, stored: true };
+        let layout = HostLayout::new(8, vec![column(0), column(4)]).expect("two fields side by side");
+        let encoding = KeyEncoding::Uint;
+        let part = |column| KeyPart { column, length: 4, prefix: false, nullable: false, descending: false, encoding };
+        let spec = KeySpec::new(vec![part(0), part(1)], false).expect("two parts");
+        KeyMaker::new(&spec, &layout, &[0, 0]).expect("parts fit the columns")
+    }
+
+    fn put(tree: &Tree, row: u64, first: u32, second: u32, lsn: u64, sign: Sign) {
+        let key = [first.to_be_bytes(), second.to_be_bytes()].concat();
+        tree.insert(&key, RowId::new(row), TxnId::new(1), Lsn::new(lsn), sign, &[]).expect("a short key");
+    }
+
+    fn estimate(statistics: &KeyStatistics, tree: &Tree, rows: u64) -> [u64; 2] {
+        let mut out = [0, 0];
+        statistics.rows_per_key(tree, &maker(), rows, &mut out).expect("the keys are whole");
+        out
+    }
+
+    #[test]
+    fn a_small_index_is_counted_exactly() {
+        let tree = Tree::new();
+        for row in 0..60_u32 {
+            put(&tree, u64::from(row), row / 20, row / 2, 8, Sign::Entry);
+        }
+        assert_eq!(estimate(&KeyStatistics::default(), &tree, 60), [20, 2]);
+    }
+
+    #[test]
+    fn an_index_without_entries_has_one_row_per_key() {
+        assert_eq!(estimate(&KeyStatistics::default(), &Tree::new(), 0), [1, 1]);
+    }
+
+    #[test]
+    fn rows_that_left_a_key_do_not_count() {
+        let tree = Tree::new();
+        for row in 0..40 {
+            put(&tree, u64::from(row), 1, row, 8, Sign::Entry);
+            put(&tree, u64::from(row), 1, row, 16, Sign::Anti);
+            put(&tree, u64::from(row), 100 + row, 0, 16, Sign::Entry);
+        }
+        assert_eq!(estimate(&KeyStatistics::default(), &tree, 40), [1, 1]);
+    }
+
+    #[test]
+    fn a_large_index_is_estimated_within_a_quarter() {
+        for per_value in [1_u64, 7, 50] {
+            let tree = Tree::new();
+            let rows = 100_000_u64;
+            for row in 0..rows {
+                let shuffled = row * 7_919 % rows;
+                put(&tree, row, (shuffled / per_value) as u32, row as u32, 8, Sign::Entry);
+            }
+            let [first, both] = estimate(&KeyStatistics::default(), &tree, rows);
+            assert!(first.abs_diff(per_value) * 4 <= per_value, "{first} rows per key, {per_value} expected");
+            assert_eq!(both, 1);
+        }
+    }
+
+    #[test]
+    fn an_estimate_is_kept_until_the_index_grew_by_a_tenth_or_it_is_forgotten() {
+        let (tree, statistics) = (Tree::new(), KeyStatistics::default());
+        (0..100).for_each(|row| put(&tree, row, 1, row as u32, 8, Sign::Entry));
+        assert_eq!(estimate(&statistics, &tree, 100), [100, 1]);
+        (100..110).for_each(|row| put(&tree, row, row as u32, 1, 8, Sign::Entry));
+        assert_eq!(estimate(&statistics, &tree, 110), [110, 1], "the sample at hand knows one value only");
+        statistics.forget();
+        assert_eq!(estimate(&statistics, &tree, 110), [10, 1]);
+        (110..130).for_each(|row| put(&tree, row, row as u32, 1, 8, Sign::Entry));
+        assert_eq!(estimate(&statistics, &tree, 130), [4, 1]);
+    }
+}
