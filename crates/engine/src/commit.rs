@@ -20,8 +20,8 @@ impl Session {
     /// Commits. Returns when the commit is as durable as the session asks for; visible to others before that.
     pub fn commit(&mut self) -> Result<()> {
         match self.phase {
-            Phase::Idle => return Ok(()),
-            Phase::Doomed(why) => return Err(Error::TransactionAborted { why }),
+            Phase::Idle => Ok(()),
+            Phase::Doomed(why) => Err(Error::TransactionAborted { why }),
             Phase::Active | Phase::Prepared => {
                 let end = self.publish_commit()?;
                 let flush = self.config.flush;

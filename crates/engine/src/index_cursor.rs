@@ -199,7 +199,7 @@ impl Cursor {
                 break;
             }
             let row = first.row();
-            let found = self.take_group(session, index, &first);
+            let found = self.take_group(session, index, first);
             if found && self.show_entry(session, index, key, row, &mut show)? {
                 self.index.current_key.clear();
                 self.index.current_key.extend_from_slice(key);
@@ -229,7 +229,7 @@ impl Cursor {
 
     /// Consumes the events of one (key, row id). True if the row may be under the key for this reader.
     #[inline]
-    fn take_group(&mut self, session: &Session, index: &Index, first: &EntryView<'_>) -> bool {
+    fn take_group(&mut self, session: &Session, index: &Index, first: EntryView<'_>) -> bool {
         let own = session.work.txn;
         let first_at = self.index.at;
         self.index.at += 1;
@@ -250,13 +250,13 @@ impl Cursor {
             .peek(&index.tree)
             .filter(|next| next.row() == first.row() && next.key() == first.key())
         {
-            self.push_event(&session.db, &next);
+            self.push_event(&session.db, next);
             self.index.at += 1;
         }
         decide_events(&self.view.viewer, self.index.events.iter().copied()) != EventDecision::Absent
     }
 
-    fn push_event(&mut self, db: &Database, entry: &EntryView<'_>) {
+    fn push_event(&mut self, db: &Database, entry: EntryView<'_>) {
         if !entry.is_dead() {
             let guard = crossbeam_epoch::pin();
             let stamp = Stamp {
@@ -281,7 +281,7 @@ impl Cursor {
         &mut self,
         session: &Session,
         index: &Index,
-        entry: &EntryView<'_>,
+        entry: EntryView<'_>,
         at: usize,
     ) -> bool {
         let guard = crossbeam_epoch::pin();
@@ -299,14 +299,14 @@ impl Cursor {
     }
 
     /// Rule X12. The batch may have been read on since; then the mark waits for the next reader.
-    fn mark_dead(&self, index: &Index, at: usize, entry: &EntryView<'_>) {
+    fn mark_dead(&self, index: &Index, at: usize, entry: EntryView<'_>) {
         let same = |found: &EntryView<'_>| {
             found.row() == entry.row() && found.lsn() == entry.lsn() && found.key() == entry.key()
         };
-        if self.index.batch.entry(&index.tree, at).as_ref().is_some_and(same) {
-            if let Some(entry) = index.tree.entry_ref(&self.index.batch, at) {
-                index.tree.mark_dead(entry);
-            }
+        if self.index.batch.entry(&index.tree, at).as_ref().is_some_and(same)
+            && let Some(entry) = index.tree.entry_ref(&self.index.batch, at)
+        {
+            index.tree.mark_dead(entry);
         }
     }
 

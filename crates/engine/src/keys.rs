@@ -6,6 +6,9 @@
 
 use std::ops::Range;
 
+/// Appends the bytes of one key to a buffer.
+pub(crate) type MakeKey<'a, E> = &'a mut dyn FnMut(&mut Vec<u8>) -> Result<(), E>;
+
 /// Old and new key of a row in one index.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyChange {
@@ -42,9 +45,9 @@ impl KeyChanges {
         &mut self,
         index: usize,
         claim: bool,
-        old: Option<&mut dyn FnMut(&mut Vec<u8>) -> Result<(), E>>,
-        new: Option<&mut dyn FnMut(&mut Vec<u8>) -> Result<(), E>>,
-        unpack: &mut dyn FnMut(&mut Vec<u8>) -> Result<(), E>,
+        old: Option<MakeKey<'_, E>>,
+        new: Option<MakeKey<'_, E>>,
+        unpack: MakeKey<'_, E>,
     ) -> Result<(), E> {
         let old = self.fill(old)?;
         let new = self.fill(new)?;
@@ -59,10 +62,7 @@ impl KeyChanges {
         Ok(())
     }
 
-    fn fill<E>(
-        &mut self,
-        make: Option<&mut dyn FnMut(&mut Vec<u8>) -> Result<(), E>>,
-    ) -> Result<Option<Range<usize>>, E> {
+    fn fill<E>(&mut self, make: Option<MakeKey<'_, E>>) -> Result<Option<Range<usize>>, E> {
         let Some(make) = make else { return Ok(None) };
         let start = self.bytes.len();
         make(&mut self.bytes)?;

@@ -92,7 +92,7 @@ impl Session {
         let mut batch = Batch::new();
         let mut events = Vec::new();
         collect_events(&self.db, index, key, &mut batch, |row, event| {
-            events.push((row, event))
+            events.push((row, event));
         });
         for group in events.chunk_by(|a, b| a.0 == b.0) {
             let row = group[0].0;

@@ -19,7 +19,7 @@ use pbxt_txn::{
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a host gets to know about waits. Called without any latch.
 pub trait WaitObserver: Send + Sync + std::fmt::Debug {
@@ -91,16 +91,11 @@ impl SessionGate {
         self.woken.notify_one();
     }
 
-    /// Sleeps until woken or `deadline`; false at the deadline.
-    fn sleep_until(&self, deadline: Instant) -> bool {
+    /// Sleeps until woken, at most this long; false if nobody did.
+    fn sleep(&self, at_most: Duration) -> bool {
         let mut signal = self.signal.lock();
-        while !*signal {
-            if self.woken.wait_until(&mut signal, deadline).timed_out() {
-                return std::mem::take(&mut *signal);
-            }
-        }
-        *signal = false;
-        true
+        self.woken.wait_while_for(&mut signal, |woken| !*woken, at_most);
+        std::mem::take(&mut *signal)
     }
 }
 
@@ -330,17 +325,17 @@ impl Session {
         let waits = &self.db.waits;
         let mut queues = waits.queues.lock();
         let blockers = blockers();
-        let answer = match turn.token {
-            Some(token) => queues.graph.requeue(token, &blockers),
-            None => {
-                let txn = self.work.txn;
-                queues.graph.enqueue(WaitRequest {
-                    txn,
-                    resource,
-                    mode,
-                    blockers: &blockers,
-                })
-            }
+        let answer = if let Some(token) = turn.token {
+            queues.graph.requeue(token, &blockers)
+        } else {
+            let txn = self.work.txn;
+            let blockers = &blockers;
+            queues.graph.enqueue(WaitRequest {
+                txn,
+                resource,
+                mode,
+                blockers,
+            })
         };
         match answer {
             Enqueued::Free => Ok(None),
@@ -364,8 +359,8 @@ impl Session {
     fn sleep(&self, turn: &mut Turn<'_>, table: &Table, blockers: &[TxnId], limit: u64) -> Result<()> {
         let Some(token) = turn.token else { return Ok(()) };
         let waits = &self.db.waits;
-        let started = Instant::now();
-        let deadline = started + Duration::from_millis(limit.min(u64::from(u32::MAX)));
+        let started = self.db.clock.now_millis();
+        let waited = || self.db.clock.now_millis().saturating_sub(started);
         if let Some(observer) = &waits.observer {
             observer.begin(self.gate.host_session);
         }
@@ -378,11 +373,11 @@ impl Session {
             if waits.host_killed(&self.gate) {
                 break Err(Error::Killed);
             }
-            if !self.gate.sleep_until(deadline) {
-                let waited = started.elapsed().as_millis() as u64;
-                if waits.queues.lock().graph.state(token) == WaitState::Waiting {
-                    break Err(self.timeout(table, blockers, waited));
-                }
+            let woken = self
+                .gate
+                .sleep(Duration::from_millis(limit.saturating_sub(waited())));
+            if !woken && waits.queues.lock().graph.state(token) == WaitState::Waiting {
+                break Err(self.timeout(table, blockers, waited()));
             }
         };
         if let Some(observer) = &waits.observer {

@@ -99,7 +99,7 @@ impl Session {
                 self.publish_events(table, row, lsn, version.keys)?;
                 let work = &mut self.work.tables[position];
                 work.rows += 1;
-                work.bytes += version.payload.len() as i64;
+                work.bytes += version.payload.len().cast_signed() as i64;
                 self.note_row_written();
                 self.db.counters.rows_inserted.add(1);
                 Ok(row)
@@ -108,7 +108,7 @@ impl Session {
                 unreachable!("D15: nobody else knows a row id before its first version is linked")
             }
             Err(error) => {
-                self.withdraw(table, &claims);
+                claims.withdraw(table);
                 Err(error)
             }
         }
@@ -155,16 +155,16 @@ impl Session {
                     self.count_change(position, version, beneath.payload_bytes);
                     return Ok(true);
                 }
-                Ok(Attempt::Changed) => self.withdraw(table, &claims),
+                Ok(Attempt::Changed) => claims.withdraw(table),
                 Ok(Attempt::Blocked) => {
-                    self.withdraw(table, &claims);
+                    claims.withdraw(table);
                     let own = self.work.txn;
                     let blockers = || blockers_of(&db, own, table, row, LockMode::Exclusive, None);
                     let resource = Resource::Row(table.id, row);
                     self.wait(&mut turn, table, resource, LockMode::Exclusive, false, blockers)?;
                 }
                 Err(error) => {
-                    self.withdraw(table, &claims);
+                    claims.withdraw(table);
                     return Err(error);
                 }
             }
@@ -173,7 +173,8 @@ impl Session {
 
     fn count_change(&mut self, position: usize, version: Option<NewVersion<'_>>, old_bytes: usize) {
         let work = &mut self.work.tables[position];
-        work.bytes += version.map_or(0, |version| version.payload.len() as i64) - old_bytes as i64;
+        work.bytes += (version.map_or(0, |version| version.payload.len()).cast_signed()
+            - old_bytes.cast_signed()) as i64;
         if version.is_some() {
             self.db.counters.rows_updated.add(1);
         } else {
@@ -280,18 +281,12 @@ impl Session {
             match self.claim(table, change.index, key, row, keys.unpack(change)) {
                 Ok(entry) => claims.push(change.index, entry),
                 Err(error) => {
-                    self.withdraw(table, &claims);
+                    claims.withdraw(table);
                     return Err(error);
                 }
             }
         }
         Ok(claims)
-    }
-
-    fn withdraw(&self, table: &Table, claims: &Claims) {
-        for (index, entry) in claims.iter() {
-            table.indexes[index].tree.mark_dead(entry);
-        }
     }
 
     /// Reserve, fill, swap, publish (rule D15).
@@ -405,6 +400,13 @@ impl Claims {
         match self.first.iter_mut().find(|slot| slot.is_none()) {
             Some(slot) => *slot = Some((index, entry)),
             None => self.more.push((index, entry)),
+        }
+    }
+
+    /// Takes the claims back: nobody may find the keys taken by a row that was not written.
+    fn withdraw(&self, table: &Table) {
+        for (index, entry) in self.iter() {
+            table.indexes[index].tree.mark_dead(entry);
         }
     }
 
