@@ -80,7 +80,11 @@ unsafe fn host_record<'a>(record: *const u8, length: usize) -> HostRecord<'a> {
 
 #[inline]
 fn answer(found: bool, otherwise: Status) -> Result<(), Failure> {
-    if found { Ok(()) } else { Err(Failure::Answer(otherwise)) }
+    if found {
+        Ok(())
+    } else {
+        Err(Failure::Answer(otherwise))
+    }
 }
 
 /// See the header.
@@ -118,12 +122,17 @@ pub unsafe extern "C" fn pbxt_cursor_close(cursor: *mut PbxtCursor) {
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_cursor_bind(handle: *mut PbxtCursor, session: *mut PbxtSession, bind: *const PbxtBind) -> Status {
+pub unsafe extern "C" fn pbxt_cursor_bind(
+    handle: *mut PbxtCursor,
+    session: *mut PbxtSession,
+    bind: *const PbxtBind,
+) -> Status {
     call(|| {
         // SAFETY: valid for the call.
         let (cursor, given) = unsafe { (cursor(handle)?, &*bind) };
         cursor.session = session;
-        cursor.autonomous = (given.autonomous != 0).then(|| Box::new(Session::open(cursor.host.database(), 0, 0)));
+        cursor.autonomous =
+            (given.autonomous != 0).then(|| Box::new(Session::open(cursor.host.database(), 0, 0)));
         let bind = Bind {
             lock: match given.lock_mode {
                 0 => None,
@@ -158,7 +167,11 @@ pub unsafe extern "C" fn pbxt_cursor_unbind(handle: *mut PbxtCursor) {
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_cursor_columns(handle: *mut PbxtCursor, bitmap: *const u8, len: usize) -> Status {
+pub unsafe extern "C" fn pbxt_cursor_columns(
+    handle: *mut PbxtCursor,
+    bitmap: *const u8,
+    len: usize,
+) -> Status {
     call(|| {
         // SAFETY: a valid handle.
         let cursor = unsafe { cursor(handle)? };
@@ -210,7 +223,13 @@ pub unsafe extern "C" fn pbxt_index_start(handle: *mut PbxtCursor, index: u32) -
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_index_seek(handle: *mut PbxtCursor, tuple: *const u8, parts: u32, mode: i32, record: *mut u8) -> Status {
+pub unsafe extern "C" fn pbxt_index_seek(
+    handle: *mut PbxtCursor,
+    tuple: *const u8,
+    parts: u32,
+    mode: i32,
+    record: *mut u8,
+) -> Status {
     call(|| {
         // SAFETY: a valid handle with its session, and a record buffer of the table.
         let outer = unsafe { cursor(handle)? };
@@ -229,7 +248,9 @@ pub unsafe extern "C" fn pbxt_index_seek(handle: *mut PbxtCursor, tuple: *const 
         // SAFETY: as above.
         let (cursor, session, length) = unsafe { outer.split()? };
         // SAFETY: as above.
-        let found = cursor.seek(session, index, tuple, parts, seek, unsafe { record_mut(record, length) })?;
+        let found = cursor.seek(session, index, tuple, parts, seek, unsafe {
+            record_mut(record, length)
+        })?;
         answer(found, Status::NotFound)
     })
 }
@@ -286,7 +307,12 @@ pub unsafe extern "C" fn pbxt_index_next_same(cursor: *mut PbxtCursor, record: *
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_index_end_range(handle: *mut PbxtCursor, tuple: *const u8, parts: u32, inclusive: i32) -> Status {
+pub unsafe extern "C" fn pbxt_index_end_range(
+    handle: *mut PbxtCursor,
+    tuple: *const u8,
+    parts: u32,
+    inclusive: i32,
+) -> Status {
     call(|| {
         // SAFETY: a valid handle.
         let cursor = unsafe { cursor(handle)? };
@@ -296,7 +322,9 @@ pub unsafe extern "C" fn pbxt_index_end_range(handle: *mut PbxtCursor, tuple: *c
         }
         // SAFETY: a search tuple of that many parts.
         let tuple = unsafe { bytes(tuple, cursor.host.tuple_length(index, parts)?) };
-        Ok(cursor.cursor.set_end(index, Some((tuple, parts, inclusive != 0)))?)
+        Ok(cursor
+            .cursor
+            .set_end(index, Some((tuple, parts, inclusive != 0)))?)
     })
 }
 
@@ -325,7 +353,9 @@ pub unsafe extern "C" fn pbxt_cursor_reset(handle: *mut PbxtCursor) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_cursor_row_id(handle: *const PbxtCursor) -> u64 {
     // SAFETY: a valid handle.
-    value(0, || unsafe { handle.as_ref() }.map_or(0, |cursor| cursor.cursor.row().raw()))
+    value(0, || {
+        unsafe { handle.as_ref() }.map_or(0, |cursor| cursor.cursor.row().raw())
+    })
 }
 
 /// See the header.
@@ -372,7 +402,12 @@ pub unsafe extern "C" fn pbxt_insert(handle: *mut PbxtCursor, record: *const u8)
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_update(handle: *mut PbxtCursor, row_id: u64, old_record: *const u8, new_record: *const u8) -> Status {
+pub unsafe extern "C" fn pbxt_update(
+    handle: *mut PbxtCursor,
+    row_id: u64,
+    old_record: *const u8,
+    new_record: *const u8,
+) -> Status {
     call(|| {
         // SAFETY: a valid handle with its session, and records of the table.
         let outer = unsafe { cursor(handle)? };
@@ -416,7 +451,11 @@ pub unsafe extern "C" fn pbxt_cursor_duplicate(handle: *const PbxtCursor, index:
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_count(handle: *mut PbxtCursor, session_handle: *mut PbxtSession, rows: *mut u64) -> Status {
+pub unsafe extern "C" fn pbxt_count(
+    handle: *mut PbxtCursor,
+    session_handle: *mut PbxtSession,
+    rows: *mut u64,
+) -> Status {
     call(|| {
         // SAFETY: valid handles.
         let (cursor, session) = unsafe { (cursor(handle)?, session(session_handle)?) };

@@ -42,31 +42,58 @@ pub(crate) unsafe fn database<'a>(db: *const PbxtDb) -> Result<&'a PbxtDb, Error
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_open(options: *const PbxtOptions, host: *const PbxtHost, out: *mut *mut PbxtDb) -> Status {
+pub unsafe extern "C" fn pbxt_open(
+    options: *const PbxtOptions,
+    host: *const PbxtHost,
+    out: *mut *mut PbxtDb,
+) -> Status {
     call(|| {
         // SAFETY: the caller's pointers are valid for the call.
         let (Some(options), Some(host)) = (unsafe { options.as_ref() }, unsafe { host.as_ref() }) else {
             return Err(Error::Invalid("options or host callbacks are missing".into()).into());
         };
         if options.abi_version != ABI_VERSION {
-            let text = format!("the caller was built for version {} of the interface, this library has {ABI_VERSION}: rebuild it", options.abi_version);
+            let text = format!(
+                "the caller was built for version {} of the interface, this library has {ABI_VERSION}: rebuild it",
+                options.abi_version
+            );
             return Err(Error::Invalid(text).into());
         }
         if options.read_only != 0 {
-            return Err(Error::Invalid("a database is not opened read-only by this version: copy it first".into()).into());
+            return Err(Error::Invalid(
+                "a database is not opened read-only by this version: copy it first".into(),
+            )
+            .into());
         }
         // SAFETY: a string of the caller.
-        let directory = unsafe { CStr::from_ptr(options.directory) }.to_string_lossy().into_owned();
+        let directory = unsafe { CStr::from_ptr(options.directory) }
+            .to_string_lossy()
+            .into_owned();
         let host = Arc::new(*host);
-        let cache_bytes = if options.cache_bytes == 0 { default_cache_bytes() } else { options.cache_bytes };
+        let cache_bytes = if options.cache_bytes == 0 {
+            default_cache_bytes()
+        } else {
+            options.cache_bytes
+        };
         let observer: Arc<PbxtHost> = Arc::clone(&host);
-        let engine_options =
-            Options { cache_bytes, background: options.background_threads != 0, observer: Some(observer), ..Options::default() };
+        let engine_options = Options {
+            cache_bytes,
+            background: options.background_threads != 0,
+            observer: Some(observer),
+            ..Options::default()
+        };
         let disk = Arc::new(OsDisk::open(Path::new(&directory), true)?);
         let db = Database::open(disk, &engine_options)?;
         let found = &db.counters;
         if found.recovery_records.get() > 0 {
-            host.note(2, &format!("{} log records read in {} ms", found.recovery_records.get(), found.recovery_micros.get() / 1000));
+            host.note(
+                2,
+                &format!(
+                    "{} log records read in {} ms",
+                    found.recovery_records.get(),
+                    found.recovery_micros.get() / 1000
+                ),
+            );
         }
         // SAFETY: a place of the caller for the handle.
         unsafe { *out = Box::into_raw(Box::new(PbxtDb { db, host })) };

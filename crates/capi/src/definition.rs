@@ -156,21 +156,31 @@ pub(crate) fn conflict_mode(code: i32) -> Result<ConflictMode> {
         0 => Ok(ConflictMode::Default),
         1 => Ok(ConflictMode::Error),
         2 => Ok(ConflictMode::Wait),
-        other => Err(Error::Invalid(format!("{other} is no conflict mode: use error or wait"))),
+        other => Err(Error::Invalid(format!(
+            "{other} is no conflict mode: use error or wait"
+        ))),
     }
 }
 
 fn host_column(column: &PbxtColumn) -> Result<HostColumn> {
     let short = || {
         let length = u16::try_from(column.length);
-        length.map_err(|_| Error::Invalid(format!("a column of {} bytes is longer than 65535", column.length)))
+        length.map_err(|_| {
+            Error::Invalid(format!(
+                "a column of {} bytes is longer than 65535",
+                column.length
+            ))
+        })
     };
     let kind = match column.kind {
         0 => HostKind::Fixed(short()?),
         1 => HostKind::Var1(short()?),
         2 => HostKind::Var2(short()?),
         kind @ 3..=6 => HostKind::Blob(kind - 2),
-        7 => HostKind::Padded { len: short()?, pad: column.pad },
+        7 => HostKind::Padded {
+            len: short()?,
+            pad: column.pad,
+        },
         other => return Err(Error::Invalid(format!("{other} is no kind of column"))),
     };
     Ok(HostColumn {
@@ -189,18 +199,27 @@ unsafe fn host_index(index: &PbxtIndex) -> Result<HostIndex> {
     let parts = unsafe { list(index.parts, index.part_count) };
     let contexts = parts.iter().map(|part| part.ctx.expose_provenance()).collect();
     let parts = parts.iter().map(key_part).collect::<Result<Vec<_>>>()?;
-    Ok(HostIndex { spec: KeySpec::new(parts, false)?, contexts })
+    Ok(HostIndex {
+        spec: KeySpec::new(parts, false)?,
+        contexts,
+    })
 }
 
 fn key_part(part: &PbxtKeyPart) -> Result<KeyPart> {
     let scheme = match part.encoding {
         6 => Some(WeightScheme::FixedLen(part.weight_len)),
         7 => Some(WeightScheme::NoPad),
-        8 => Some(WeightScheme::PadSpace { weight: part.pad_weight, len: part.pad_len }),
+        8 => Some(WeightScheme::PadSpace {
+            weight: part.pad_weight,
+            len: part.pad_len,
+        }),
         _ => None,
     };
     let encoding = match (part.encoding, scheme) {
-        (_, Some(scheme)) => KeyEncoding::Host { collation: part.collation, scheme },
+        (_, Some(scheme)) => KeyEncoding::Host {
+            collation: part.collation,
+            scheme,
+        },
         (0, _) => KeyEncoding::Uint,
         (1, _) => KeyEncoding::Int,
         (2, _) => KeyEncoding::F32,

@@ -35,7 +35,9 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
         }
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+            let text = text
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no reason given");
             remember(&format!("internal error, please report it: {text}"));
             Status::Internal
         }
@@ -61,7 +63,9 @@ pub extern "C" fn pbxt_error_text() -> *const c_char {
 /// Name, version and format version.
 #[unsafe(no_mangle)]
 pub extern "C" fn pbxt_version_text() -> *const c_char {
-    concat!("PBXT ", env!("CARGO_PKG_VERSION"), " (format 1)\0").as_ptr().cast()
+    concat!("PBXT ", env!("CARGO_PKG_VERSION"), " (format 1)\0")
+        .as_ptr()
+        .cast()
 }
 
 /// The bytes a caller names by pointer and length.
@@ -83,5 +87,6 @@ pub(crate) unsafe fn bytes<'a>(data: *const u8, len: usize) -> &'a [u8] {
 pub(crate) unsafe fn text<'a>(data: *const c_char, len: usize) -> Result<&'a str, pbxt::Error> {
     // SAFETY: passed on.
     let bytes = unsafe { bytes(data.cast(), len) };
-    std::str::from_utf8(bytes).map_err(|_| pbxt::Error::Invalid("a name is not UTF-8: use the host's file name encoding".into()))
+    std::str::from_utf8(bytes)
+        .map_err(|_| pbxt::Error::Invalid("a name is not UTF-8: use the host's file name encoding".into()))
 }

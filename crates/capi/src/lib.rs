@@ -4,7 +4,10 @@
 //! Rules: no decision is taken here. Every entry point goes through `guard::call`, which turns a panic into
 //! `PBXT_INTERNAL` and keeps the sentence of the last error for `pbxt_error_text`.
 
-#![expect(clippy::missing_safety_doc, reason = "the safety contract of every function is the header's")]
+#![expect(
+    clippy::missing_safety_doc,
+    reason = "the safety contract of every function is the header's"
+)]
 
 mod cursor;
 mod database;

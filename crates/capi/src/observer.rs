@@ -20,7 +20,9 @@ pub struct PbxtHost {
 
 impl PbxtHost {
     pub(crate) fn note(&self, level: i32, text: &str) {
-        let (Some(log), Ok(text)) = (self.log, CString::new(text.replace('\0', " "))) else { return };
+        let (Some(log), Ok(text)) = (self.log, CString::new(text.replace('\0', " "))) else {
+            return;
+        };
         // SAFETY: the host's function, with a string that outlives the call.
         unsafe { log(level, text.as_ptr()) }
     }
@@ -54,7 +56,8 @@ impl WaitObserver for PbxtHost {
 
     fn is_killed(&self, host_session: usize) -> bool {
         // SAFETY: as above.
-        self.is_killed.is_some_and(|killed| host_session != 0 && unsafe { killed(pointer(host_session)) } != 0)
+        self.is_killed
+            .is_some_and(|killed| host_session != 0 && unsafe { killed(pointer(host_session)) } != 0)
     }
 }
 
@@ -68,7 +71,15 @@ impl Weigher for PbxtHost {
             let target = out.get_mut(start..).unwrap_or_default();
             // SAFETY: the context was given by the host for this part and is kept while the table is open; source and
             // target are valid for their lengths.
-            let needed = unsafe { weights(pointer(part_ctx), src.as_ptr(), src.len(), target.as_mut_ptr(), room) };
+            let needed = unsafe {
+                weights(
+                    pointer(part_ctx),
+                    src.as_ptr(),
+                    src.len(),
+                    target.as_mut_ptr(),
+                    room,
+                )
+            };
             if needed <= room {
                 out.truncate(start + needed);
                 return;

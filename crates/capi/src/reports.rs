@@ -7,7 +7,11 @@ use std::ffi::{CString, c_char};
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_status_report(db: *mut PbxtDb, text: *mut *mut c_char, len: *mut usize) -> Status {
+pub unsafe extern "C" fn pbxt_status_report(
+    db: *mut PbxtDb,
+    text: *mut *mut c_char,
+    len: *mut usize,
+) -> Status {
     call(|| {
         // SAFETY: a valid handle.
         let report = unsafe { database(db)? }.db.status_report();
@@ -130,7 +134,9 @@ pub struct PbxtTxnInfo {
 pub unsafe extern "C" fn pbxt_list_txns(db: *mut PbxtDb, out: *mut PbxtTxnInfo, cap: usize) -> usize {
     value(0, || {
         // SAFETY: a valid handle.
-        let Ok(db) = (unsafe { database(db) }) else { return 0 };
+        let Ok(db) = (unsafe { database(db) }) else {
+            return 0;
+        };
         let listed = db.db.list_txns();
         for (position, txn) in listed.iter().take(cap).enumerate() {
             let info = PbxtTxnInfo {

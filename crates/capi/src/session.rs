@@ -51,7 +51,10 @@ pub unsafe extern "C" fn pbxt_session_open(
         // SAFETY: a valid handle.
         let db = unsafe { database(db)? };
         let session = Session::open(&db.db, host_session.expose_provenance(), host_thread_id);
-        let handle = Box::new(PbxtSession { gate: Arc::clone(session.gate()), session });
+        let handle = Box::new(PbxtSession {
+            gate: Arc::clone(session.gate()),
+            session,
+        });
         // SAFETY: a place of the caller for the handle.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())
@@ -71,7 +74,10 @@ pub unsafe extern "C" fn pbxt_session_close(session: *mut PbxtSession) {
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_session_configure(handle: *mut PbxtSession, config: *const PbxtSessionConfig) -> Status {
+pub unsafe extern "C" fn pbxt_session_configure(
+    handle: *mut PbxtSession,
+    config: *const PbxtSessionConfig,
+) -> Status {
     call(|| {
         // SAFETY: valid for the call.
         let (session, config) = unsafe { (session(handle)?, &*config) };
@@ -205,14 +211,24 @@ pub struct PbxtXid {
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_prepared_list(db: *mut PbxtDb, from: usize, out: *mut PbxtXid, cap: usize) -> usize {
+pub unsafe extern "C" fn pbxt_prepared_list(
+    db: *mut PbxtDb,
+    from: usize,
+    out: *mut PbxtXid,
+    cap: usize,
+) -> usize {
     value(0, || {
         // SAFETY: a valid handle.
-        let Ok(db) = (unsafe { database(db) }) else { return 0 };
+        let Ok(db) = (unsafe { database(db) }) else {
+            return 0;
+        };
         let xids = db.db.prepared.xids();
         let mut count = 0;
         for xid in xids.iter().skip(from).take(cap) {
-            let mut item = PbxtXid { len: xid.len() as u8, bytes: [0; 255] };
+            let mut item = PbxtXid {
+                len: xid.len() as u8,
+                bytes: [0; 255],
+            };
             if let Some(place) = item.bytes.get_mut(..xid.len()) {
                 place.copy_from_slice(xid);
             }

@@ -84,25 +84,87 @@ mod tests {
         let row = RowId::new(1);
         let txn = TxnId::new(1);
         let cases = [
-            (Error::WriteConflict { table: table(), row }, Status::WriteConflict),
+            (
+                Error::WriteConflict { table: table(), row },
+                Status::WriteConflict,
+            ),
             (Error::Deadlock { txn }, Status::Deadlock),
-            (Error::LockTimeout { table: table(), holder: txn, waited_ms: 0 }, Status::LockTimeout),
+            (
+                Error::LockTimeout {
+                    table: table(),
+                    holder: txn,
+                    waited_ms: 0,
+                },
+                Status::LockTimeout,
+            ),
             (Error::Killed, Status::Killed),
-            (Error::DuplicateKey { table: table(), index: table(), index_no: 0, row }, Status::DuplicateKey),
+            (
+                Error::DuplicateKey {
+                    table: table(),
+                    index: table(),
+                    index_no: 0,
+                    row,
+                },
+                Status::DuplicateKey,
+            ),
             (Error::RowNotFound { table: table(), row }, Status::RowDeleted),
             (Error::NoSuchTable { name: table() }, Status::NoSuchTable),
             (Error::TableExists { name: table() }, Status::TableExists),
-            (Error::DefinitionChanged { table: table(), why: table() }, Status::DefChanged),
-            (Error::KeyTooLarge { table: table(), index: table(), bytes: 1, limit: 0 }, Status::TooLarge),
+            (
+                Error::DefinitionChanged {
+                    table: table(),
+                    why: table(),
+                },
+                Status::DefChanged,
+            ),
+            (
+                Error::KeyTooLarge {
+                    table: table(),
+                    index: table(),
+                    bytes: 1,
+                    limit: 0,
+                },
+                Status::TooLarge,
+            ),
             (Error::TransactionAborted { why: "" }, Status::TxnAborted),
             (Error::Invalid(table()), Status::Invalid),
             (Error::NoSuchXid, Status::NoSuchXid),
             (StorageError::NoSpace { what: table() }.into(), Status::NoSpace),
-            (StorageError::Poisoned { reason: table() }.into(), Status::Poisoned),
-            (StorageError::Locked { path: table(), holder: table() }.into(), Status::InUse),
-            (StorageError::ReadOnlyMedia { path: table() }.into(), Status::ReadOnly),
-            (StorageError::WrongVersion { file: table(), found: 2, expected: 1 }.into(), Status::WrongVersion),
-            (StorageError::Corrupt { file: table(), offset: 0, expected: table(), found: table() }.into(), Status::Corrupt),
+            (
+                StorageError::Poisoned { reason: table() }.into(),
+                Status::Poisoned,
+            ),
+            (
+                StorageError::Locked {
+                    path: table(),
+                    holder: table(),
+                }
+                .into(),
+                Status::InUse,
+            ),
+            (
+                StorageError::ReadOnlyMedia { path: table() }.into(),
+                Status::ReadOnly,
+            ),
+            (
+                StorageError::WrongVersion {
+                    file: table(),
+                    found: 2,
+                    expected: 1,
+                }
+                .into(),
+                Status::WrongVersion,
+            ),
+            (
+                StorageError::Corrupt {
+                    file: table(),
+                    offset: 0,
+                    expected: table(),
+                    found: table(),
+                }
+                .into(),
+                Status::Corrupt,
+            ),
         ];
         for (error, status) in cases {
             assert_eq!(Status::from(&error), status, "{error}");

@@ -33,7 +33,11 @@ unsafe fn optional_session<'a>(handle: *mut PbxtSession) -> Option<&'a Session> 
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_table_create(db: *mut PbxtDb, _session: *mut PbxtSession, def: *const PbxtTableDef) -> Status {
+pub unsafe extern "C" fn pbxt_table_create(
+    db: *mut PbxtDb,
+    _session: *mut PbxtSession,
+    def: *const PbxtTableDef,
+) -> Status {
     call(|| {
         // SAFETY: valid for the call.
         let (db, def) = unsafe { (database(db)?, &*def) };
@@ -46,10 +50,16 @@ pub unsafe extern "C" fn pbxt_table_create(db: *mut PbxtDb, _session: *mut PbxtS
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_table_drop(db: *mut PbxtDb, session: *mut PbxtSession, name: *const c_char, name_len: usize) -> Status {
+pub unsafe extern "C" fn pbxt_table_drop(
+    db: *mut PbxtDb,
+    session: *mut PbxtSession,
+    name: *const c_char,
+    name_len: usize,
+) -> Status {
     call(|| {
         // SAFETY: valid for the call.
-        let (db, session, name) = unsafe { (database(db)?, optional_session(session), text(name, name_len)?) };
+        let (db, session, name) =
+            unsafe { (database(db)?, optional_session(session), text(name, name_len)?) };
         Ok(db.db.drop_table(session, name)?)
     })
 }
@@ -75,10 +85,16 @@ pub unsafe extern "C" fn pbxt_table_rename(
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_table_truncate(db: *mut PbxtDb, session: *mut PbxtSession, name: *const c_char, name_len: usize) -> Status {
+pub unsafe extern "C" fn pbxt_table_truncate(
+    db: *mut PbxtDb,
+    session: *mut PbxtSession,
+    name: *const c_char,
+    name_len: usize,
+) -> Status {
     call(|| {
         // SAFETY: valid for the call.
-        let (db, session, name) = unsafe { (database(db)?, optional_session(session), text(name, name_len)?) };
+        let (db, session, name) =
+            unsafe { (database(db)?, optional_session(session), text(name, name_len)?) };
         Ok(db.db.truncate_table(session, name)?)
     })
 }
@@ -88,7 +104,9 @@ pub unsafe extern "C" fn pbxt_table_truncate(db: *mut PbxtDb, session: *mut Pbxt
 pub unsafe extern "C" fn pbxt_table_exists(db: *mut PbxtDb, name: *const c_char, name_len: usize) -> i32 {
     value(0, || {
         // SAFETY: valid for the call.
-        let (Ok(db), Ok(name)) = (unsafe { database(db) }, unsafe { text(name, name_len) }) else { return 0 };
+        let (Ok(db), Ok(name)) = (unsafe { database(db) }, unsafe { text(name, name_len) }) else {
+            return 0;
+        };
         i32::from(db.db.table_id(name).is_some())
     })
 }
@@ -117,7 +135,11 @@ pub unsafe extern "C" fn pbxt_table_list(
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_table_open(db: *mut PbxtDb, def: *const PbxtTableDef, out: *mut *mut PbxtTable) -> Status {
+pub unsafe extern "C" fn pbxt_table_open(
+    db: *mut PbxtDb,
+    def: *const PbxtTableDef,
+    out: *mut *mut PbxtTable,
+) -> Status {
     call(|| {
         // SAFETY: valid for the call.
         let (db, def) = unsafe { (database(db)?, &*def) };
@@ -183,7 +205,12 @@ pub unsafe extern "C" fn pbxt_get_table_info(handle: *mut PbxtTable, out: *mut P
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_rows_per_key(handle: *mut PbxtTable, index: u32, out: *mut u64, parts: u32) -> Status {
+pub unsafe extern "C" fn pbxt_rows_per_key(
+    handle: *mut PbxtTable,
+    index: u32,
+    out: *mut u64,
+    parts: u32,
+) -> Status {
     call(|| {
         // SAFETY: a valid handle, and room for `parts` numbers, which are plain.
         let (host, out) = unsafe { (&table(handle)?.host, numbers(out, parts as usize)?) };
@@ -279,7 +306,9 @@ pub unsafe extern "C" fn pbxt_autoinc_reserve(
 ) -> Status {
     call(|| {
         // SAFETY: a valid handle.
-        let answer = unsafe { table(handle)? }.host.reserve_auto_increment(offset, increment, count)?;
+        let answer = unsafe { table(handle)? }
+            .host
+            .reserve_auto_increment(offset, increment, count)?;
         // SAFETY: places of the caller.
         unsafe {
             *first = answer.first;

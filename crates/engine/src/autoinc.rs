@@ -41,7 +41,9 @@ impl AutoIncrement {
     /// A counter whose next value is `next`, with nothing logged above it.
     pub fn starting_at(next: u64) -> Self {
         let next = next.max(1);
-        Self { state: Mutex::new(State { next, logged: next }) }
+        Self {
+            state: Mutex::new(State { next, logged: next }),
+        }
     }
 
     /// The next value that would be handed out with offset and increment 1.
@@ -51,12 +53,24 @@ impl AutoIncrement {
 
     /// Hands out up to `count` values of the series offset + k * increment (rule A1). A count of 0 in the answer
     /// means that the series has ended.
-    pub fn reserve(&self, log: &Log, table: TableId, offset: u64, increment: u64, count: u64) -> Result<Reserved> {
+    pub fn reserve(
+        &self,
+        log: &Log,
+        table: TableId,
+        offset: u64,
+        increment: u64,
+        count: u64,
+    ) -> Result<Reserved> {
         let increment = increment.max(1);
         let mut state = self.state.lock();
         // The greatest number stands for "no value left", so it is never handed out itself.
-        let Some(first) = first_in_series(state.next, offset.max(1), increment).filter(|&first| first < u64::MAX) else {
-            return Ok(Reserved { first: u64::MAX, count: 0 });
+        let Some(first) =
+            first_in_series(state.next, offset.max(1), increment).filter(|&first| first < u64::MAX)
+        else {
+            return Ok(Reserved {
+                first: u64::MAX,
+                count: 0,
+            });
         };
         let steps = (u64::MAX - 1 - first) / increment;
         let count = count.clamp(1, steps.saturating_add(1));
@@ -81,7 +95,10 @@ impl AutoIncrement {
     pub fn set(&self, log: &Log, table: TableId, next: u64) -> Result<()> {
         let mut state = self.state.lock();
         append_mark(log, table, next)?;
-        *state = State { next: next.max(1), logged: next.max(1) };
+        *state = State {
+            next: next.max(1),
+            logged: next.max(1),
+        };
         Ok(())
     }
 
@@ -128,9 +145,21 @@ mod tests {
 
     #[test]
     fn series_values_follow_offset_and_increment() {
-        let cases = [((1, 1, 1), 1), ((7, 1, 1), 7), ((1, 3, 10), 3), ((4, 3, 10), 13), ((13, 3, 10), 13), ((14, 3, 10), 23), ((5, 20, 10), 11)];
+        let cases = [
+            ((1, 1, 1), 1),
+            ((7, 1, 1), 7),
+            ((1, 3, 10), 3),
+            ((4, 3, 10), 13),
+            ((13, 3, 10), 13),
+            ((14, 3, 10), 23),
+            ((5, 20, 10), 11),
+        ];
         for ((at_least, offset, increment), expected) in cases {
-            assert_eq!(first_in_series(at_least, offset, increment), Some(expected), "{at_least} {offset} {increment}");
+            assert_eq!(
+                first_in_series(at_least, offset, increment),
+                Some(expected),
+                "{at_least} {offset} {increment}"
+            );
         }
         assert_eq!(first_in_series(u64::MAX, 3, 10), None);
     }

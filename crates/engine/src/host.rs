@@ -4,8 +4,8 @@
 //! its large values and filling the buffer again is the same for every host, and belongs on this side of the border.
 //! State: `HostTable` is compiled once per open table and shared; `HostCursor` has the buffers, so that a row costs no
 //! allocation once they are warm.
-//! Rules: X2 a key changed if key bytes or unpack information differ; a key whose bytes stay needs no new claim.
-//! Latches and I/O: none; large values are written before the row record that names them (rule D4).
+//! Rules: X11 a key changed if key bytes or unpack information differ; a key whose bytes stay needs no new claim.
+//! Latches and I/O: none; large values are written before the row record that names them (rule D2).
 
 use crate::autoinc::Reserved;
 use crate::cursor::{Bind, Cursor};
@@ -17,10 +17,11 @@ use crate::session::Session;
 use crate::statistics::KeyStatistics;
 use crate::table::Table;
 use crate::write::NewVersion;
-use pbxt_base::limits::{BLOB_BYTES_MIN, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use pbxt_base::RowId;
+use pbxt_base::limits::{BLOB_BYTES_MIN, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use pbxt_rows::{
-    BlobRef, BlobSink, ColumnSet, External, HostLayout, HostRecord, InlineArena, KeyMaker, KeySpec, Limits, Projection, RowCodec, Weigher,
+    BlobRef, BlobSink, ColumnSet, External, HostLayout, HostRecord, InlineArena, KeyMaker, KeySpec, Limits,
+    Projection, RowCodec, Weigher,
 };
 use pbxt_segment::BlobStore;
 use pbxt_txlog::RowRef;
@@ -50,30 +51,64 @@ pub struct HostTable {
 
 impl std::fmt::Debug for HostTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostTable").field("table", &self.table.name()).finish_non_exhaustive()
+        f.debug_struct("HostTable")
+            .field("table", &self.table.name())
+            .finish_non_exhaustive()
     }
 }
 
 impl HostTable {
     /// Opens a table; layout and indexes must be those it was created with.
-    pub fn open(db: &Arc<Database>, name: &str, layout: HostLayout, indexes: &[HostIndex], weigher: SharedWeigher) -> Result<Self> {
+    pub fn open(
+        db: &Arc<Database>,
+        name: &str,
+        layout: HostLayout,
+        indexes: &[HostIndex],
+        weigher: SharedWeigher,
+    ) -> Result<Self> {
         let table = db.catalog.find(name)?;
         let def = table.def();
-        let changed = |why: &str| Error::DefinitionChanged { table: name.to_owned(), why: why.to_owned() };
+        let changed = |why: &str| Error::DefinitionChanged {
+            table: name.to_owned(),
+            why: why.to_owned(),
+        };
         let schema = layout.schema(def.schema.version())?;
         if schema != def.schema {
-            return Err(changed("its stored columns are not those of the host's definition"));
+            return Err(changed(
+                "its stored columns are not those of the host's definition",
+            ));
         }
-        if indexes.len() != def.indexes.len() || indexes.iter().zip(&def.indexes).any(|(given, stored)| given.spec != stored.spec) {
-            return Err(changed("its stored indexes are not those of the host's definition"));
+        if indexes.len() != def.indexes.len()
+            || indexes
+                .iter()
+                .zip(&def.indexes)
+                .any(|(given, stored)| given.spec != stored.spec)
+        {
+            return Err(changed(
+                "its stored indexes are not those of the host's definition",
+            ));
         }
         let maker = |index: &HostIndex| KeyMaker::new(&index.spec, &layout, &index.contexts);
-        let makers = indexes.iter().map(maker).collect::<std::result::Result<Vec<_>, _>>()?;
+        let makers = indexes
+            .iter()
+            .map(maker)
+            .collect::<std::result::Result<Vec<_>, _>>()?;
         let inline_max = PAYLOAD_BYTES_MAX.min(db.log().record_bytes_max() / 4);
-        let limits = Limits { blob_min: BLOB_BYTES_MIN.min(inline_max), inline_max };
+        let limits = Limits {
+            blob_min: BLOB_BYTES_MIN.min(inline_max),
+            inline_max,
+        };
         let codec = RowCodec::new(schema, layout)?;
         let statistics = makers.iter().map(|_| KeyStatistics::default()).collect();
-        Ok(Self { db: Arc::clone(db), table, codec, makers, statistics, weigher, limits })
+        Ok(Self {
+            db: Arc::clone(db),
+            table,
+            codec,
+            makers,
+            statistics,
+            weigher,
+            limits,
+        })
     }
 
     /// The table generation.
@@ -105,7 +140,9 @@ impl HostTable {
 
     /// Hands out auto-increment values.
     pub fn reserve_auto_increment(&self, offset: u64, increment: u64, count: u64) -> Result<Reserved> {
-        self.table.autoinc.reserve(self.db.log(), self.table.id, offset, increment, count)
+        self.table
+            .autoinc
+            .reserve(self.db.log(), self.table.id, offset, increment, count)
     }
 
     /// Makes the next auto-increment value at least `next`.
@@ -121,7 +158,10 @@ impl HostTable {
     /// Writes rows per distinct value of each prefix of 1, 2, ... parts of an index, estimated and at least 1.
     pub fn rows_per_key(&self, index: usize, out: &mut [u64]) -> Result<()> {
         let maker = self.maker(index)?;
-        let (tree, rows) = (&self.table.indexes[index].tree, self.table.count.latest().max(0).cast_unsigned());
+        let (tree, rows) = (
+            &self.table.indexes[index].tree,
+            self.table.count.latest().max(0).cast_unsigned(),
+        );
         self.statistics[index].rows_per_key(tree, maker, rows, out)
     }
 
@@ -131,18 +171,38 @@ impl HostTable {
     }
 
     fn maker(&self, index: usize) -> Result<&KeyMaker> {
-        self.makers.get(index).ok_or_else(|| Error::Invalid(format!("table '{}' has no index number {index}", self.table.name())))
+        self.makers.get(index).ok_or_else(|| {
+            Error::Invalid(format!(
+                "table '{}' has no index number {index}",
+                self.table.name()
+            ))
+        })
     }
 
     /// About how many entries lie in a key range; at least 1 unless nothing can.
-    pub fn estimate_range(&self, index: usize, low: Option<(&[u8], bool)>, high: Option<(&[u8], bool)>) -> u64 {
+    pub fn estimate_range(
+        &self,
+        index: usize,
+        low: Option<(&[u8], bool)>,
+        high: Option<(&[u8], bool)>,
+    ) -> u64 {
         use pbxt_index::SeekPos;
-        let Some(index) = self.table.indexes.get(index) else { return 1 };
+        let Some(index) = self.table.indexes.get(index) else {
+            return 1;
+        };
         let low = low.map_or(SeekPos::START, |(key, inclusive)| {
-            if inclusive { SeekPos::lower_bound(key) } else { SeekPos::upper_bound(key) }
+            if inclusive {
+                SeekPos::lower_bound(key)
+            } else {
+                SeekPos::upper_bound(key)
+            }
         });
         let high = high.map_or(SeekPos::END, |(key, inclusive)| {
-            if inclusive { SeekPos::upper_bound(key) } else { SeekPos::lower_bound(key) }
+            if inclusive {
+                SeekPos::upper_bound(key)
+            } else {
+                SeekPos::lower_bound(key)
+            }
         });
         index.tree.range_count_estimate(&low, &high)
     }
@@ -164,7 +224,13 @@ impl HostTable {
     }
 
     /// The keys that differ between two records.
-    fn update_keys(&self, old: HostRecord<'_>, new: HostRecord<'_>, keys: &mut KeyChanges, scratch: &mut Vec<u8>) -> Result<()> {
+    fn update_keys(
+        &self,
+        old: HostRecord<'_>,
+        new: HostRecord<'_>,
+        keys: &mut KeyChanges,
+        scratch: &mut Vec<u8>,
+    ) -> Result<()> {
         keys.clear();
         for (number, maker) in self.makers.iter().enumerate() {
             if !maker.changed(old, new, &*self.weigher, scratch)? {
@@ -190,20 +256,32 @@ impl HostTable {
         let limit = KEY_BYTES_MAX.min(self.db.log().record_bytes_max() / 8);
         if bytes > limit {
             let index = self.table.indexes[number].def.name.clone();
-            return Err(Error::KeyTooLarge { table: self.table.name().to_string(), index, bytes, limit });
+            return Err(Error::KeyTooLarge {
+                table: self.table.name().to_string(),
+                index,
+                bytes,
+                limit,
+            });
         }
         Ok(())
     }
 
-    /// Encodes a record; its large values go to the blob store first (rule D4).
+    /// Encodes a record; its large values go to the blob store first (rule D2).
     fn encode(&self, record: HostRecord<'_>, payload: &mut Vec<u8>) -> Result<()> {
         payload.clear();
         let large = self.codec.plan(record, self.limits)?;
         let mut externals = Vec::new();
         for value in &large {
             let blob = self.db.blobs().append(value.value)?;
-            let blob = BlobRef { addr: blob.addr, len: blob.len, hash: blob.hash };
-            externals.push(External { column: value.column, blob });
+            let blob = BlobRef {
+                addr: blob.addr,
+                len: blob.len,
+                hash: blob.hash,
+            };
+            externals.push(External {
+                column: value.column,
+                blob,
+            });
         }
         self.codec.encode(record, &externals, payload)?;
         Ok(())
@@ -224,7 +302,11 @@ impl BlobSink for RowValues {
 
     fn load(&mut self, _column: usize, blob: &BlobRef) -> pbxt_rows::Result<&[u8]> {
         let mut value = Vec::new();
-        let stored = pbxt_segment::BlobRef { addr: blob.addr, len: blob.len, hash: blob.hash };
+        let stored = pbxt_segment::BlobRef {
+            addr: blob.addr,
+            len: blob.len,
+            hash: blob.hash,
+        };
         self.blobs.read(&stored, &mut value)?;
         Ok(self.arena.adopt(value))
     }
@@ -246,7 +328,9 @@ pub struct HostCursor {
 
 impl std::fmt::Debug for HostCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostCursor").field("cursor", &self.cursor).finish_non_exhaustive()
+        f.debug_struct("HostCursor")
+            .field("cursor", &self.cursor)
+            .finish_non_exhaustive()
     }
 }
 
@@ -255,8 +339,13 @@ impl HostCursor {
     pub fn new(host: &Arc<HostTable>) -> Self {
         Self {
             cursor: Cursor::new(&host.table),
-            projection: host.codec.projection(ColumnSet::all(host.codec.layout().columns().len())),
-            values: RowValues { arena: InlineArena::default(), blobs: Arc::clone(host.db.blobs()) },
+            projection: host
+                .codec
+                .projection(ColumnSet::all(host.codec.layout().columns().len())),
+            values: RowValues {
+                arena: InlineArena::default(),
+                blobs: Arc::clone(host.db.blobs()),
+            },
             payload: Vec::new(),
             keys: KeyChanges::new(),
             scratch: Vec::new(),
@@ -308,7 +397,13 @@ impl HostCursor {
     /// Fills `record` with the next row. False at the end.
     #[inline]
     pub fn scan_next(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
-        let mut fill = Fill::new(&self.host, &self.projection, &mut self.values, self.has_blobs, record);
+        let mut fill = Fill::new(
+            &self.host,
+            &self.projection,
+            &mut self.values,
+            self.has_blobs,
+            record,
+        );
         let found = self.cursor.scan_next(session, |row| fill.show(row))?;
         self.row = self.cursor.row();
         Ok(found)
@@ -316,7 +411,13 @@ impl HostCursor {
 
     /// Fills `record` with the row of this id. False if there is none for the statement.
     pub fn fetch(&mut self, session: &mut Session, row: RowId, record: &mut [u8]) -> Result<bool> {
-        let mut fill = Fill::new(&self.host, &self.projection, &mut self.values, self.has_blobs, record);
+        let mut fill = Fill::new(
+            &self.host,
+            &self.projection,
+            &mut self.values,
+            self.has_blobs,
+            record,
+        );
         let found = self.cursor.fetch(session, row, |row| fill.show(row))?;
         self.row = row;
         Ok(found)
@@ -341,27 +442,63 @@ impl HostCursor {
     }
 
     /// Goes to the row a search tuple names.
-    pub fn seek(&mut self, session: &mut Session, index: usize, tuple: &[u8], parts: usize, seek: Seek, record: &mut [u8]) -> Result<bool> {
+    pub fn seek(
+        &mut self,
+        session: &mut Session,
+        index: usize,
+        tuple: &[u8],
+        parts: usize,
+        seek: Seek,
+        record: &mut [u8],
+    ) -> Result<bool> {
         self.scratch.clear();
         self.host.search_key(index, tuple, parts, &mut self.scratch)?;
-        let mut fill = Fill::new(&self.host, &self.projection, &mut self.values, self.has_blobs, record);
-        let found = self.cursor.seek(session, &self.scratch, seek, |row| fill.show(row))?;
+        let mut fill = Fill::new(
+            &self.host,
+            &self.projection,
+            &mut self.values,
+            self.has_blobs,
+            record,
+        );
+        let found = self
+            .cursor
+            .seek(session, &self.scratch, seek, |row| fill.show(row))?;
         self.row = self.cursor.row();
         Ok(found)
     }
 
     /// First or last row of the index.
     pub fn index_edge(&mut self, session: &mut Session, last: bool, record: &mut [u8]) -> Result<bool> {
-        let mut fill = Fill::new(&self.host, &self.projection, &mut self.values, self.has_blobs, record);
+        let mut fill = Fill::new(
+            &self.host,
+            &self.projection,
+            &mut self.values,
+            self.has_blobs,
+            record,
+        );
         let found = self.cursor.index_edge(session, last, |row| fill.show(row))?;
         self.row = self.cursor.row();
         Ok(found)
     }
 
     /// Next or previous row of the index; with `same` only while it begins with the prefix of the last seek.
-    pub fn index_move(&mut self, session: &mut Session, forward: bool, same: bool, record: &mut [u8]) -> Result<bool> {
-        let mut fill = Fill::new(&self.host, &self.projection, &mut self.values, self.has_blobs, record);
-        let found = self.cursor.index_move(session, forward, same, |row| fill.show(row))?;
+    pub fn index_move(
+        &mut self,
+        session: &mut Session,
+        forward: bool,
+        same: bool,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        let mut fill = Fill::new(
+            &self.host,
+            &self.projection,
+            &mut self.values,
+            self.has_blobs,
+            record,
+        );
+        let found = self
+            .cursor
+            .index_move(session, forward, same, |row| fill.show(row))?;
         self.row = self.cursor.row();
         Ok(found)
     }
@@ -375,17 +512,32 @@ impl HostCursor {
     pub fn insert(&mut self, session: &mut Session, record: HostRecord<'_>) -> Result<()> {
         self.host.insert_keys(record, &mut self.keys)?;
         self.host.encode(record, &mut self.payload)?;
-        let version = NewVersion { payload: &self.payload, schema_version: self.host.codec.schema().version(), keys: &self.keys };
+        let version = NewVersion {
+            payload: &self.payload,
+            schema_version: self.host.codec.schema().version(),
+            keys: &self.keys,
+        };
         let inserted = session.insert(&self.host.table, version);
         self.row = self.note_duplicate(inserted)?;
         Ok(())
     }
 
     /// Replaces the row `row`, last read as `old`, by `new`. False if nothing differs.
-    pub fn update(&mut self, session: &mut Session, row: RowId, old: HostRecord<'_>, new: HostRecord<'_>) -> Result<bool> {
-        self.host.update_keys(old, new, &mut self.keys, &mut self.scratch)?;
+    pub fn update(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        old: HostRecord<'_>,
+        new: HostRecord<'_>,
+    ) -> Result<bool> {
+        self.host
+            .update_keys(old, new, &mut self.keys, &mut self.scratch)?;
         self.host.encode(new, &mut self.payload)?;
-        let version = NewVersion { payload: &self.payload, schema_version: self.host.codec.schema().version(), keys: &self.keys };
+        let version = NewVersion {
+            payload: &self.payload,
+            schema_version: self.host.codec.schema().version(),
+            keys: &self.keys,
+        };
         let updated = session.update(&self.host.table, row, version);
         self.note_duplicate(updated)
     }
@@ -414,8 +566,20 @@ struct Fill<'a> {
 
 impl<'a> Fill<'a> {
     #[inline]
-    fn new(host: &'a HostTable, projection: &'a Projection, values: &'a mut RowValues, has_blobs: bool, record: &'a mut [u8]) -> Self {
-        Self { host, projection, values, has_blobs, record }
+    fn new(
+        host: &'a HostTable,
+        projection: &'a Projection,
+        values: &'a mut RowValues,
+        has_blobs: bool,
+        record: &'a mut [u8],
+    ) -> Self {
+        Self {
+            host,
+            projection,
+            values,
+            has_blobs,
+            record,
+        }
     }
 
     #[inline]
@@ -423,7 +587,9 @@ impl<'a> Fill<'a> {
         if self.has_blobs {
             self.values.arena.clear();
         }
-        self.host.codec.decode(row.payload(), self.projection, self.record, self.values)?;
+        self.host
+            .codec
+            .decode(row.payload(), self.projection, self.record, self.values)?;
         Ok(())
     }
 }

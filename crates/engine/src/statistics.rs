@@ -44,13 +44,22 @@ struct Sample {
 
 impl KeyStatistics {
     /// Writes rows per distinct value of the prefixes of 1, 2, ... parts, at least 1 each, for a table of `rows` rows.
-    pub(crate) fn rows_per_key(&self, tree: &Tree, maker: &KeyMaker, rows: u64, out: &mut [u64]) -> Result<()> {
+    pub(crate) fn rows_per_key(
+        &self,
+        tree: &Tree,
+        maker: &KeyMaker,
+        rows: u64,
+        out: &mut [u64],
+    ) -> Result<()> {
         let entries = tree.len();
         if self.write(entries, rows, out) {
             return Ok(());
         }
         let sample = Sample::of(tree, maker)?;
-        *self.kept.lock() = Kept { entries, sample: Some(sample) };
+        *self.kept.lock() = Kept {
+            entries,
+            sample: Some(sample),
+        };
         self.write(entries, rows, out);
         Ok(())
     }
@@ -64,7 +73,9 @@ impl KeyStatistics {
     fn write(&self, entries: u64, rows: u64, out: &mut [u64]) -> bool {
         let kept = self.kept.lock();
         let is_recent = entries.saturating_sub(kept.entries) <= kept.entries / 10;
-        let Some(sample) = kept.sample.as_ref().filter(|_| is_recent) else { return false };
+        let Some(sample) = kept.sample.as_ref().filter(|_| is_recent) else {
+            return false;
+        };
         for (place, &changes) in out.iter_mut().zip(&sample.changes) {
             *place = rows_per_value(rows, changes, sample.pairs);
         }
@@ -84,7 +95,10 @@ fn rows_per_value(rows: u64, changes: u64, pairs: u64) -> u64 {
 
 impl Sample {
     fn of(tree: &Tree, maker: &KeyMaker) -> Result<Self> {
-        let mut sample = Self { pairs: 0, changes: vec![0; maker.part_count()] };
+        let mut sample = Self {
+            pairs: 0,
+            changes: vec![0; maker.part_count()],
+        };
         let mut batch = Batch::new();
         if tree.len() <= ENTRIES_READ {
             tree.read_batch_forward(&SeekPos::START, &mut batch, ENTRIES_READ as usize);
@@ -106,7 +120,10 @@ impl Sample {
             if let Some(before) = before {
                 let equal = equal_parts(maker, before, key, &mut scratch)?;
                 self.pairs += 1;
-                self.changes.iter_mut().skip(equal).for_each(|changes| *changes += 1);
+                self.changes
+                    .iter_mut()
+                    .skip(equal)
+                    .for_each(|changes| *changes += 1);
             }
             before = Some(key);
         }
@@ -134,7 +151,11 @@ fn equal_parts(maker: &KeyMaker, before: &[u8], key: &[u8], scratch: &mut Vec<u8
     if before == key {
         return Ok(maker.part_count());
     }
-    let common = before.iter().zip(key).take_while(|(one, other)| one == other).count();
+    let common = before
+        .iter()
+        .zip(key)
+        .take_while(|(one, other)| one == other)
+        .count();
     let mut equal = 0;
     while equal + 1 < maker.part_count() && maker.prefix_length(key, equal + 1, scratch)? <= common {
         equal += 1;
@@ -150,22 +171,38 @@ mod tests {
 
     /// Two numbers of four bytes.
     fn maker() -> KeyMaker {
-        let column = |offset| HostColumn { offset, kind: HostKind::Fixed(4), null_offset: 0, null_bit: 0, stored: true };
+        let column = |offset| HostColumn {
+            offset,
+            kind: HostKind::Fixed(4),
+            null_offset: 0,
+            null_bit: 0,
+            stored: true,
+        };
         let layout = HostLayout::new(8, vec![column(0), column(4)]).expect("two fields side by side");
         let encoding = KeyEncoding::Uint;
-        let part = |column| KeyPart { column, length: 4, prefix: false, nullable: false, descending: false, encoding };
+        let part = |column| KeyPart {
+            column,
+            length: 4,
+            prefix: false,
+            nullable: false,
+            descending: false,
+            encoding,
+        };
         let spec = KeySpec::new(vec![part(0), part(1)], false).expect("two parts");
         KeyMaker::new(&spec, &layout, &[0, 0]).expect("parts fit the columns")
     }
 
     fn put(tree: &Tree, row: u64, first: u32, second: u32, lsn: u64, sign: Sign) {
         let key = [first.to_be_bytes(), second.to_be_bytes()].concat();
-        tree.insert(&key, RowId::new(row), TxnId::new(1), Lsn::new(lsn), sign, &[]).expect("a short key");
+        tree.insert(&key, RowId::new(row), TxnId::new(1), Lsn::new(lsn), sign, &[])
+            .expect("a short key");
     }
 
     fn estimate(statistics: &KeyStatistics, tree: &Tree, rows: u64) -> [u64; 2] {
         let mut out = [0, 0];
-        statistics.rows_per_key(tree, &maker(), rows, &mut out).expect("the keys are whole");
+        statistics
+            .rows_per_key(tree, &maker(), rows, &mut out)
+            .expect("the keys are whole");
         out
     }
 
@@ -201,10 +238,20 @@ mod tests {
             let rows = 100_000_u64;
             for row in 0..rows {
                 let shuffled = row * 7_919 % rows;
-                put(&tree, row, (shuffled / per_value) as u32, row as u32, 8, Sign::Entry);
+                put(
+                    &tree,
+                    row,
+                    (shuffled / per_value) as u32,
+                    row as u32,
+                    8,
+                    Sign::Entry,
+                );
             }
             let [first, both] = estimate(&KeyStatistics::default(), &tree, rows);
-            assert!(first.abs_diff(per_value) * 4 <= per_value, "{first} rows per key, {per_value} expected");
+            assert!(
+                first.abs_diff(per_value) * 4 <= per_value,
+                "{first} rows per key, {per_value} expected"
+            );
             assert_eq!(both, 1);
         }
     }
@@ -215,7 +262,11 @@ mod tests {
         (0..100).for_each(|row| put(&tree, row, 1, row as u32, 8, Sign::Entry));
         assert_eq!(estimate(&statistics, &tree, 100), [100, 1]);
         (100..110).for_each(|row| put(&tree, row, row as u32, 1, 8, Sign::Entry));
-        assert_eq!(estimate(&statistics, &tree, 110), [110, 1], "the sample at hand knows one value only");
+        assert_eq!(
+            estimate(&statistics, &tree, 110),
+            [110, 1],
+            "the sample at hand knows one value only"
+        );
         statistics.forget();
         assert_eq!(estimate(&statistics, &tree, 110), [10, 1]);
         (110..130).for_each(|row| put(&tree, row, row as u32, 1, 8, Sign::Entry));

@@ -138,7 +138,10 @@ impl<'a> RecordRef<'a> {
         };
         let [kind, flags, ..] = *header;
         if RecordKind::from_disk(kind).is_none() {
-            return Err(RecordFault::new("expected a known kind of log record", u64::from(kind)));
+            return Err(RecordFault::new(
+                "expected a known kind of log record",
+                u64::from(kind),
+            ));
         }
         let stride = stride_of(header);
         let pad = usize::from(flags >> PAD_SHIFT);
@@ -173,7 +176,8 @@ impl<'a> RecordRef<'a> {
     /// The kind.
     #[inline]
     pub fn kind(&self) -> RecordKind {
-        RecordKind::from_disk(self.bytes[0]).expect("rule D5: the kind was checked when the record was parsed")
+        RecordKind::from_disk(self.bytes[0])
+            .expect("rule D5: the kind was checked when the record was parsed")
     }
 
     /// Bytes from the start of this record to the start of the next one.
