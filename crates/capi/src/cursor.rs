@@ -42,7 +42,7 @@ impl PbxtCursor {
     /// # Safety
     /// The bound session is open and used by this thread only.
     #[inline]
-    unsafe fn split<'a>(&'a mut self) -> Result<(&'a mut HostCursor, &'a mut Session, usize), Error> {
+    unsafe fn split(&mut self) -> Result<(&mut HostCursor, &mut Session, usize), Error> {
         let session = match self.autonomous.as_deref_mut() {
             Some(own) => own,
             // SAFETY: passed on.
@@ -352,9 +352,10 @@ pub unsafe extern "C" fn pbxt_cursor_reset(handle: *mut PbxtCursor) {
 /// See the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_cursor_row_id(handle: *const PbxtCursor) -> u64 {
-    // SAFETY: a valid handle.
     value(0, || {
-        unsafe { handle.as_ref() }.map_or(0, |cursor| cursor.cursor.row().raw())
+        // SAFETY: a valid handle.
+        let cursor = unsafe { handle.as_ref() };
+        cursor.map_or(0, |cursor| cursor.cursor.row().raw())
     })
 }
 

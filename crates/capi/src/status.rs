@@ -38,8 +38,7 @@ pub enum Status {
 impl From<&Error> for Status {
     fn from(error: &Error) -> Self {
         match error {
-            Error::Storage(storage) => storage_status(storage),
-            Error::Row(pbxt_rows::Error::Base(storage)) => storage_status(storage),
+            Error::Storage(storage) | Error::Row(pbxt_rows::Error::Base(storage)) => storage_status(storage),
             Error::Row(pbxt_rows::Error::Corrupt { .. }) => Self::Corrupt,
             Error::Row(pbxt_rows::Error::WrongFormat { .. }) => Self::WrongVersion,
             Error::Row(pbxt_rows::Error::TooLarge { .. }) | Error::KeyTooLarge { .. } => Self::TooLarge,

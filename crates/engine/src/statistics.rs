@@ -11,7 +11,6 @@
 
 use crate::error::Result;
 use parking_lot::Mutex;
-use pbxt_base::RowId;
 use pbxt_index::{Batch, EntryView, SeekPos, Sign, Tree};
 use pbxt_rows::KeyMaker;
 
@@ -166,7 +165,7 @@ fn equal_parts(maker: &KeyMaker, before: &[u8], key: &[u8], scratch: &mut Vec<u8
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pbxt_base::{Lsn, TxnId};
+    use pbxt_base::{Lsn, RowId, TxnId};
     use pbxt_rows::{HostColumn, HostKind, HostLayout, KeyEncoding, KeyPart, KeySpec};
 
     /// Two numbers of four bytes.
@@ -192,6 +191,7 @@ mod tests {
         KeyMaker::new(&spec, &layout, &[0, 0]).expect("parts fit the columns")
     }
 
+    #[expect(clippy::big_endian_bytes, reason = "keys order as big-endian numbers do")]
     fn put(tree: &Tree, row: u64, first: u32, second: u32, lsn: u64, sign: Sign) {
         let key = [first.to_be_bytes(), second.to_be_bytes()].concat();
         tree.insert(&key, RowId::new(row), TxnId::new(1), Lsn::new(lsn), sign, &[])

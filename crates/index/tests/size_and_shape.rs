@@ -145,6 +145,7 @@ fn batch_of_another_tree_is_refused() {
 }
 
 #[test]
+#[expect(clippy::big_endian_bytes, reason = "keys order as big-endian numbers do")]
 fn samples_come_from_all_over_the_tree_in_its_order() {
     let tree = Tree::new();
     let mut batch = Batch::new();
@@ -160,14 +161,26 @@ fn samples_come_from_all_over_the_tree_in_its_order() {
             .entries(&tree)
             .map(|entry| u32::from_be_bytes(entry.key().try_into().expect("four bytes")))
             .collect();
-        assert!(keys.len() > 30 && keys.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{keys:?}");
+        assert!(
+            keys.len() > 30 && keys.windows(2).all(|pair| pair[0] + 1 == pair[1]),
+            "{keys:?}"
+        );
         assert!(keys[0] > last || step == 0, "step {step} begins at {}", keys[0]);
-        assert!(keys[0].abs_diff(step * 1000) < 2500, "step {step} begins at {}", keys[0]);
+        assert!(
+            keys[0].abs_diff(step * 1000) < 2500,
+            "step {step} begins at {}",
+            keys[0]
+        );
         last = keys[0];
     }
     tree.sample(0.0, &mut batch);
-    assert_eq!(batch.entry(&tree, 0).map(|entry| entry.key().to_vec()), Some(vec![0; 4]));
+    assert_eq!(
+        batch.entry(&tree, 0).map(|entry| entry.key().to_vec()),
+        Some(vec![0; 4])
+    );
     tree.sample(7.0, &mut batch);
-    let end = batch.entry(&tree, batch.len() - 1).map(|entry| entry.key().to_vec());
+    let end = batch
+        .entry(&tree, batch.len() - 1)
+        .map(|entry| entry.key().to_vec());
     assert_eq!(end, Some(number_key(19_999).to_vec()));
 }
