@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::session::Session;
 use crate::table::{Index, Table};
 use crate::unique::BATCH_MAX;
-use crate::view::View;
+use crate::view::{View, read_version};
 use pbxt_base::{Lsn, RowId};
 use pbxt_index::{Batch, EntryView, SeekPos, Sign};
 use pbxt_txlog::RowRef;
@@ -199,15 +199,39 @@ impl Cursor {
                 break;
             }
             let row = first.row();
-            let found = self.take_group(session, index, first);
-            if found && self.show_entry(session, index, key, row, &mut show)? {
+            let first_at = self.index.at;
+            if !self.take_group(session, index, first) {
+                continue;
+            }
+            if self.show_entry(session, index, key, row, &mut show)? {
                 self.index.current_key.clear();
                 self.index.current_key.extend_from_slice(key);
                 self.index.current_row = row;
                 return Ok(true);
             }
+            if self.is_gone_for_all(session, row)? {
+                self.mark_dead(index, first_at, first);
+            }
         }
         Ok(false)
+    }
+
+    /// True if the row was deleted and no live or later snapshot can see it: then every entry of it is dead (rule X5). Keeps
+    /// the head of a queue from becoming a graveyard.
+    fn is_gone_for_all(&self, session: &Session, row: RowId) -> Result<bool> {
+        let word = self.table.map.load(row);
+        if !word.is_tombstone() {
+            return Ok(false);
+        }
+        let guard = crossbeam_epoch::pin();
+        let tombstone = read_version(&session.db, word.addr(), &guard)?;
+        let standing = session.db.txns.standing(tombstone.txn(), word.addr().lsn(), &guard);
+        Ok(!standing.void
+            && match standing.status {
+                TxnStatus::Settled => true,
+                TxnStatus::Committed(ts) => ts <= session.db.horizon(),
+                TxnStatus::Active | TxnStatus::Prepared | TxnStatus::Aborted => false,
+            })
     }
 
     fn is_beyond(&self, key: &[u8]) -> bool {
