@@ -29,34 +29,34 @@ typedef struct pbxt_cursor pbxt_cursor;   /* one position in one table */
 
 typedef enum pbxt_status {
   PBXT_OK = 0,
-  PBXT_NOT_FOUND = 1,       /* no row with that key or row id */
-  PBXT_END = 2,             /* scan past the last row */
-  PBXT_DUPLICATE_KEY = 3,   /* see pbxt_cursor_duplicate() */
-  PBXT_WRITE_CONFLICT = 4,  /* row changed since the snapshot (ERROR 1020) */
-  PBXT_DEADLOCK = 5,        /* the whole transaction must be rolled back */
-  PBXT_LOCK_TIMEOUT = 6,    /* also NOWAIT */
-  PBXT_KILLED = 7,          /* wait or long step ended by pbxt_session_kill() */
-  PBXT_NO_SPACE = 8,        /* disk full; nothing was changed */
-  PBXT_POISONED = 9,        /* an I/O failure made the database read-only until reopened */
+  PBXT_NOT_FOUND = 1,      /* no row with that key or row id */
+  PBXT_END = 2,            /* scan past the last row */
+  PBXT_DUPLICATE_KEY = 3,  /* see pbxt_cursor_duplicate() */
+  PBXT_WRITE_CONFLICT = 4, /* row changed since the snapshot (ERROR 1020) */
+  PBXT_DEADLOCK = 5,       /* the whole transaction must be rolled back */
+  PBXT_LOCK_TIMEOUT = 6,   /* also NOWAIT */
+  PBXT_KILLED = 7,         /* wait or long step ended by pbxt_session_kill() */
+  PBXT_NO_SPACE = 8,       /* disk full; nothing was changed */
+  PBXT_POISONED = 9,       /* an I/O failure made the database read-only until reopened */
   PBXT_CORRUPT = 10,
   PBXT_IO = 11,
-  PBXT_TOO_LARGE = 12,      /* row or key over a limit */
+  PBXT_TOO_LARGE = 12, /* row or key over a limit */
   PBXT_TABLE_EXISTS = 13,
   PBXT_NO_SUCH_TABLE = 14,
-  PBXT_DEF_CHANGED = 15,    /* table newer than the snapshot (ERROR 1412), or layout does not fit the stored definition */
-  PBXT_ROW_DELETED = 16,    /* row id known, no visible version */
-  PBXT_INVALID = 17,        /* bad argument or absurd setting */
-  PBXT_IN_USE = 18,         /* another process has the database open */
-  PBXT_WRONG_VERSION = 19,  /* files of another format version */
-  PBXT_READ_ONLY = 20,      /* directory or file cannot be written */
+  PBXT_DEF_CHANGED = 15,   /* table newer than the snapshot (ERROR 1412), or stored with another layout */
+  PBXT_ROW_DELETED = 16,   /* row id known, no visible version */
+  PBXT_INVALID = 17,       /* bad argument or absurd setting */
+  PBXT_IN_USE = 18,        /* another process has the database open */
+  PBXT_WRONG_VERSION = 19, /* files of another format version */
+  PBXT_READ_ONLY = 20,     /* directory or file cannot be written */
   PBXT_NO_SUCH_XID = 21,
-  PBXT_SAME_ROW = 22,       /* update with identical bytes: nothing written */
+  PBXT_SAME_ROW = 22, /* update with identical bytes: nothing written */
   PBXT_INTERNAL = 23,
-  PBXT_TXN_ABORTED = 24     /* transaction was rolled back by the engine; only rollback is accepted */
+  PBXT_TXN_ABORTED = 24 /* transaction was rolled back by the engine; only rollback is accepted */
 } pbxt_status;
 
-const char *pbxt_error_text(void);
-const char *pbxt_version_text(void); /* "PBXT 0.1.0 (format 1)" */
+const char* pbxt_error_text(void);
+const char* pbxt_version_text(void); /* "PBXT 0.1.0 (format 1)" */
 
 /* ---- host callbacks ------------------------------------------------------------------------ */
 
@@ -64,39 +64,40 @@ typedef enum pbxt_log_level { PBXT_LOG_ERROR = 0, PBXT_LOG_WARNING = 1, PBXT_LOG
 
 typedef struct pbxt_host {
   /* One line for the host's error log. Any thread. */
-  void (*log)(pbxt_log_level level, const char *text);
-  /* Collation weights of one key part. part_ctx is pbxt_key_part.ctx given at pbxt_table_open (kept while the table is open).
-     src is the whole column value; the host cuts it to the part's prefix length at a character border. Writes at most cap
-     bytes, returns the bytes needed. Foreground threads only. */
-  size_t (*weights)(const void *part_ctx, const uint8_t *src, size_t len, uint8_t *dst, size_t cap);
-  /* A session waits for another one (host pointers given at pbxt_session_open). May ask the blocker to be killed. May be NULL. */
-  void (*wait_report)(void *waiter, void *blocker);
+  void (*log)(pbxt_log_level level, const char* text);
+  /* Collation weights of one key part. part_ctx is pbxt_key_part.ctx given at pbxt_table_open (kept while the
+     table is open). src is the whole column value; the host cuts it to the part's prefix length at a
+     character border. Writes at most cap bytes, returns the bytes needed. Foreground threads only. */
+  size_t (*weights)(const void* part_ctx, const uint8_t* src, size_t len, uint8_t* dst, size_t cap);
+  /* A session waits for another one (host pointers given at pbxt_session_open). May ask the blocker to be
+   * killed. May be NULL. */
+  void (*wait_report)(void* waiter, void* blocker);
   /* < 0: a should be the deadlock victim rather than b; > 0: b; 0: no preference. May be NULL. */
-  int (*victim_preference)(void *a, void *b);
+  int (*victim_preference)(void* a, void* b);
   /* Around every wait of a session. May be NULL. */
-  void (*wait_begin)(void *host_session);
-  void (*wait_end)(void *host_session);
+  void (*wait_begin)(void* host_session);
+  void (*wait_end)(void* host_session);
   /* True if the session's statement was killed. Polled in long steps. */
-  int (*is_killed)(void *host_session);
+  int (*is_killed)(void* host_session);
 } pbxt_host;
 
 /* ---- database -------------------------------------------------------------------------------- */
 
 typedef struct pbxt_options {
-  uint32_t abi_version;      /* PBXT_ABI_VERSION */
-  const char *directory;     /* created if missing, kept private to the engine */
-  uint64_t cache_bytes;      /* one memory budget; 0 = a quarter of the machine's memory */
+  uint32_t abi_version;  /* PBXT_ABI_VERSION */
+  const char* directory; /* created if missing, kept private to the engine */
+  uint64_t cache_bytes;  /* one memory budget; 0 = a quarter of the machine's memory */
   uint8_t read_only;
   uint8_t background_threads; /* 1 = normal operation; 0 = caller steps (tests) */
 } pbxt_options;
 
-pbxt_status pbxt_open(const pbxt_options *options, const pbxt_host *host, pbxt_db **db);
-pbxt_status pbxt_close(pbxt_db *db); /* all sessions and tables are closed before; NULL is allowed */
-pbxt_status pbxt_flush(pbxt_db *db); /* everything ended before this call is durable on return */
+pbxt_status pbxt_open(const pbxt_options* options, const pbxt_host* host, pbxt_db** db);
+pbxt_status pbxt_close(pbxt_db* db); /* all sessions and tables are closed before; NULL is allowed */
+pbxt_status pbxt_flush(pbxt_db* db); /* everything ended before this call is durable on return */
 
 /* Text for people; *text is owned by the library until pbxt_text_free(). */
-pbxt_status pbxt_status_report(pbxt_db *db, char **text, size_t *len);
-void pbxt_text_free(char *text);
+pbxt_status pbxt_status_report(pbxt_db* db, char** text, size_t* len);
+void pbxt_text_free(char* text);
 
 typedef struct pbxt_counters { /* totals since open unless "now" is said */
   uint64_t txns_committed, txns_rolled_back, txns_active_now, txns_prepared_now;
@@ -109,20 +110,28 @@ typedef struct pbxt_counters { /* totals since open unless "now" is said */
   uint64_t recovery_micros, recovery_log_bytes, recovery_records;
   uint64_t snapshots_now, oldest_snapshot_age_commits;
 } pbxt_counters;
-pbxt_status pbxt_get_counters(pbxt_db *db, pbxt_counters *out);
+pbxt_status pbxt_get_counters(pbxt_db* db, pbxt_counters* out);
 
-/* One row per running transaction (information for people and I_S). Returns the number written, at most cap. */
+/* One row per running transaction (for people and I_S). Returns the number written, at most cap. */
 typedef struct pbxt_txn_info {
   uint64_t txn_id, host_thread_id, rows_written, age_seconds, snapshot_ts;
   uint64_t waiting_for_txn; /* 0 = not waiting */
   uint32_t state;           /* 0 active, 1 prepared */
 } pbxt_txn_info;
-size_t pbxt_list_txns(pbxt_db *db, pbxt_txn_info *out, size_t cap);
+size_t pbxt_list_txns(pbxt_db* db, pbxt_txn_info* out, size_t cap);
 
 /* ---- sessions and transactions --------------------------------------------------------------- */
 
-typedef enum pbxt_isolation { PBXT_READ_COMMITTED = 1, PBXT_REPEATABLE_READ = 2, PBXT_SERIALIZABLE = 3 } pbxt_isolation;
-typedef enum pbxt_conflict_mode { PBXT_CONFLICT_DEFAULT = 0, PBXT_CONFLICT_ERROR = 1, PBXT_CONFLICT_WAIT = 2 } pbxt_conflict_mode;
+typedef enum pbxt_isolation {
+  PBXT_READ_COMMITTED = 1,
+  PBXT_REPEATABLE_READ = 2,
+  PBXT_SERIALIZABLE = 3
+} pbxt_isolation;
+typedef enum pbxt_conflict_mode {
+  PBXT_CONFLICT_DEFAULT = 0,
+  PBXT_CONFLICT_ERROR = 1,
+  PBXT_CONFLICT_WAIT = 2
+} pbxt_conflict_mode;
 
 typedef struct pbxt_session_config {
   pbxt_isolation isolation;         /* taken over at the next transaction start */
@@ -131,44 +140,58 @@ typedef struct pbxt_session_config {
   uint8_t flush_at_commit;          /* 0 at most once a second, 1 at commit (default), 2 write at commit */
 } pbxt_session_config;
 
-pbxt_status pbxt_session_open(pbxt_db *db, void *host_session, uint64_t host_thread_id, pbxt_session **session);
-void pbxt_session_close(pbxt_session *session); /* rolls back; a prepared transaction is detached, not rolled back */
-pbxt_status pbxt_session_configure(pbxt_session *session, const pbxt_session_config *config);
-void pbxt_session_kill(pbxt_session *session); /* ends the running wait, any thread; takes no latch that is held during a callback */
+pbxt_status pbxt_session_open(pbxt_db* db, void* host_session, uint64_t host_thread_id,
+                              pbxt_session** session);
+void pbxt_session_close(
+    pbxt_session* session); /* rolls back; a prepared transaction is detached, not rolled back */
+pbxt_status pbxt_session_configure(pbxt_session* session, const pbxt_session_config* config);
+void pbxt_session_kill(pbxt_session* session); /* ends the running wait, any thread; takes no latch that is
+                                                  held during a callback */
 
 /* A statement: its work can be undone alone. Begin is O(1) and idempotent until the end. */
-pbxt_status pbxt_statement_begin(pbxt_session *session);
-pbxt_status pbxt_statement_end(pbxt_session *session);
-pbxt_status pbxt_statement_rollback(pbxt_session *session);
+pbxt_status pbxt_statement_begin(pbxt_session* session);
+pbxt_status pbxt_statement_end(pbxt_session* session);
+pbxt_status pbxt_statement_rollback(pbxt_session* session);
 
-pbxt_status pbxt_take_snapshot(pbxt_session *session); /* START TRANSACTION WITH CONSISTENT SNAPSHOT */
-pbxt_status pbxt_savepoint(pbxt_session *session, uint64_t *savepoint);
-pbxt_status pbxt_rollback_to(pbxt_session *session, uint64_t savepoint);
+pbxt_status pbxt_take_snapshot(pbxt_session* session); /* START TRANSACTION WITH CONSISTENT SNAPSHOT */
+pbxt_status pbxt_savepoint(pbxt_session* session, uint64_t* savepoint);
+pbxt_status pbxt_rollback_to(pbxt_session* session, uint64_t savepoint);
 
-pbxt_status pbxt_prepare(pbxt_session *session, const uint8_t *xid, size_t xid_len); /* durable on return; xid_len <= 256 */
-pbxt_status pbxt_commit_ordered(pbxt_session *session); /* after prepare: becomes visible; O(1), never blocks on I/O, any thread */
-pbxt_status pbxt_commit(pbxt_session *session);         /* finishes; without commit_ordered it does everything */
-pbxt_status pbxt_rollback(pbxt_session *session);
-void pbxt_detach_prepared(pbxt_session *session);
+pbxt_status pbxt_prepare(pbxt_session* session, const uint8_t* xid,
+                         size_t xid_len); /* durable on return; xid_len <= 256 */
+pbxt_status pbxt_commit_ordered(
+    pbxt_session* session); /* after prepare: becomes visible; O(1), never blocks on I/O, any thread */
+pbxt_status pbxt_commit(pbxt_session* session); /* finishes; without commit_ordered it does everything */
+pbxt_status pbxt_rollback(pbxt_session* session);
+void pbxt_detach_prepared(pbxt_session* session);
 
-int pbxt_session_in_txn(const pbxt_session *session);    /* has a snapshot, a lock or a change */
-int pbxt_session_has_changes(const pbxt_session *session);
-int pbxt_session_is_prepared(const pbxt_session *session);
+int pbxt_session_in_txn(const pbxt_session* session); /* has a snapshot, a lock or a change */
+int pbxt_session_has_changes(const pbxt_session* session);
+int pbxt_session_is_prepared(const pbxt_session* session);
 
-/* Prepared transactions without a session. Copies up to cap xids beginning at index `from`; returns the number copied. */
-typedef struct pbxt_xid { uint8_t len; uint8_t bytes[255]; } pbxt_xid;
-size_t pbxt_prepared_list(pbxt_db *db, size_t from, pbxt_xid *out, size_t cap);
-pbxt_status pbxt_commit_prepared(pbxt_db *db, const uint8_t *xid, size_t xid_len);   /* PBXT_NO_SUCH_XID if not ours */
-pbxt_status pbxt_rollback_prepared(pbxt_db *db, const uint8_t *xid, size_t xid_len); /* PBXT_NO_SUCH_XID if not ours */
+/* Prepared transactions without a session. Copies up to cap xids beginning at index `from`; returns the
+ * number copied. */
+typedef struct pbxt_xid {
+  uint8_t len;
+  uint8_t bytes[255];
+} pbxt_xid;
+size_t pbxt_prepared_list(pbxt_db* db, size_t from, pbxt_xid* out, size_t cap);
+pbxt_status pbxt_commit_prepared(pbxt_db* db, const uint8_t* xid,
+                                 size_t xid_len); /* PBXT_NO_SUCH_XID if not ours */
+pbxt_status pbxt_rollback_prepared(pbxt_db* db, const uint8_t* xid,
+                                   size_t xid_len); /* PBXT_NO_SUCH_XID if not ours */
 
 /* ---- table definitions ----------------------------------------------------------------------- */
 
 typedef enum pbxt_column_kind {
-  PBXT_COL_FIXED = 0,  /* length bytes as they are */
-  PBXT_COL_VAR1 = 1,   /* 1 length byte + up to length bytes */
-  PBXT_COL_VAR2 = 2,   /* 2 length bytes + up to length bytes */
-  PBXT_COL_BLOB1 = 3, PBXT_COL_BLOB2 = 4, PBXT_COL_BLOB3 = 5, PBXT_COL_BLOB4 = 6, /* length bytes + pointer */
-  PBXT_COL_PADDED = 7  /* length bytes, trailing pad bytes not stored */
+  PBXT_COL_FIXED = 0, /* length bytes as they are */
+  PBXT_COL_VAR1 = 1,  /* 1 length byte + up to length bytes */
+  PBXT_COL_VAR2 = 2,  /* 2 length bytes + up to length bytes */
+  PBXT_COL_BLOB1 = 3,
+  PBXT_COL_BLOB2 = 4,
+  PBXT_COL_BLOB3 = 5,
+  PBXT_COL_BLOB4 = 6, /* length bytes + pointer */
+  PBXT_COL_PADDED = 7 /* length bytes, trailing pad bytes not stored */
 } pbxt_column_kind;
 
 typedef struct pbxt_column {
@@ -182,7 +205,10 @@ typedef struct pbxt_column {
 } pbxt_column;
 
 typedef enum pbxt_key_encoding {
-  PBXT_KEY_UINT = 0, PBXT_KEY_INT = 1, PBXT_KEY_F32 = 2, PBXT_KEY_F64 = 3,
+  PBXT_KEY_UINT = 0,
+  PBXT_KEY_INT = 1,
+  PBXT_KEY_F32 = 2,
+  PBXT_KEY_F64 = 3,
   PBXT_KEY_RAW = 4,        /* fixed length, bytes compare as they are */
   PBXT_KEY_VARBINARY = 5,  /* variable length, no padding */
   PBXT_KEY_HOST_FIXED = 6, /* weights, always weight_len bytes */
@@ -198,77 +224,98 @@ typedef struct pbxt_key_part {
   uint8_t encoding;      /* pbxt_key_encoding */
   uint8_t nullable;
   uint8_t descending;
-  uint8_t is_prefix;     /* only the first length bytes (host: characters) of the column */
-  uint8_t is_var;        /* search tuple value has a 2-byte length */
-  uint8_t pad_len;       /* HOST_PAD: bytes used of pad_weight */
+  uint8_t is_prefix; /* only the first length bytes (host: characters) of the column */
+  uint8_t is_var;    /* search tuple value has a 2-byte length */
+  uint8_t pad_len;   /* HOST_PAD: bytes used of pad_weight */
   uint8_t pad_weight[8];
-  uint32_t collation;    /* host's number of the collation, kept in the catalog */
-  const void *ctx;       /* for pbxt_host.weights; kept while the table is open */
+  uint32_t collation; /* host's number of the collation, kept in the catalog */
+  const void* ctx;    /* for pbxt_host.weights; kept while the table is open */
 } pbxt_key_part;
 
 typedef struct pbxt_index {
-  const char *name; size_t name_len;
-  uint8_t unique;  /* rows with NULL in any part are never duplicates */
+  const char* name;
+  size_t name_len;
+  uint8_t unique; /* rows with NULL in any part are never duplicates */
   uint8_t primary;
   uint32_t part_count;
-  const pbxt_key_part *parts;
+  const pbxt_key_part* parts;
 } pbxt_index;
 
 typedef struct pbxt_table_def {
-  const char *name; size_t name_len;     /* unique in the database; by convention "./schema/table" */
+  const char* name;
+  size_t name_len; /* unique in the database; by convention "./schema/table" */
   uint32_t record_length;
-  uint32_t column_count; const pbxt_column *columns;
-  uint32_t index_count; const pbxt_index *indexes;
-  const uint8_t *host_image; size_t host_image_len; /* opaque: the host's own definition (frm image) */
-  const uint8_t *host_version; size_t host_version_len; /* opaque: host's version id of the definition */
+  uint32_t column_count;
+  const pbxt_column* columns;
+  uint32_t index_count;
+  const pbxt_index* indexes;
+  const uint8_t* host_image;
+  size_t host_image_len; /* opaque: the host's own definition (frm image) */
+  const uint8_t* host_version;
+  size_t host_version_len; /* opaque: host's version id of the definition */
   uint64_t auto_increment; /* next value; 0 = 1 */
   pbxt_conflict_mode conflict_mode;
-  uint8_t temporary;       /* gone at the next open */
+  uint8_t temporary; /* gone at the next open */
 } pbxt_table_def;
 
-/* DDL. Each is atomic and durable on return. `session` may be NULL; its lock timeout and kill apply to the wait for writers
-   (and prepared transactions) of the table. */
-pbxt_status pbxt_table_create(pbxt_db *db, pbxt_session *session, const pbxt_table_def *def);
-pbxt_status pbxt_table_drop(pbxt_db *db, pbxt_session *session, const char *name, size_t name_len);
-pbxt_status pbxt_table_rename(pbxt_db *db, pbxt_session *session, const char *from, size_t from_len, const char *to, size_t to_len);
-pbxt_status pbxt_table_truncate(pbxt_db *db, pbxt_session *session, const char *name, size_t name_len);
-int pbxt_table_exists(pbxt_db *db, const char *name, size_t name_len);
-/* Calls f for each table whose name begins with prefix, in name order, until f returns non-zero. No latch is held in f. */
-pbxt_status pbxt_table_list(pbxt_db *db, const char *prefix, size_t prefix_len, int (*f)(void *ctx, const char *name, size_t len), void *ctx);
+/* DDL. Each is atomic and durable on return. `session` may be NULL; its lock timeout and kill apply to the
+   wait for writers (and prepared transactions) of the table. */
+pbxt_status pbxt_table_create(pbxt_db* db, pbxt_session* session, const pbxt_table_def* def);
+pbxt_status pbxt_table_drop(pbxt_db* db, pbxt_session* session, const char* name, size_t name_len);
+pbxt_status pbxt_table_rename(pbxt_db* db, pbxt_session* session, const char* from, size_t from_len,
+                              const char* to, size_t to_len);
+pbxt_status pbxt_table_truncate(pbxt_db* db, pbxt_session* session, const char* name, size_t name_len);
+int pbxt_table_exists(pbxt_db* db, const char* name, size_t name_len);
+/* Calls f for each table whose name begins with prefix, in name order, until f returns non-zero. No latch is
+ * held in f. */
+pbxt_status pbxt_table_list(pbxt_db* db, const char* prefix, size_t prefix_len,
+                            int (*f)(void* ctx, const char* name, size_t len), void* ctx);
 
-/* Opens with the host's layout: the same columns and indexes as at create (checked: PBXT_DEF_CHANGED otherwise). */
-pbxt_status pbxt_table_open(pbxt_db *db, const pbxt_table_def *def, pbxt_table **table);
-void pbxt_table_close(pbxt_table *table);
+/* Opens with the host's layout: the same columns and indexes as at create (checked: PBXT_DEF_CHANGED
+ * otherwise). */
+pbxt_status pbxt_table_open(pbxt_db* db, const pbxt_table_def* def, pbxt_table** table);
+void pbxt_table_close(pbxt_table* table);
 
 typedef struct pbxt_table_info {
-  uint64_t rows_estimate;    /* committed rows now */
+  uint64_t rows_estimate; /* committed rows now */
   uint64_t data_bytes, index_bytes, mean_row_bytes;
   uint64_t auto_increment_next;
   uint64_t created_unix_seconds, updated_unix_seconds;
   uint64_t table_id;
 } pbxt_table_info;
-pbxt_status pbxt_get_table_info(pbxt_table *table, pbxt_table_info *out);
-/* Rows per distinct value for each prefix of 1..parts parts, estimated from samples, at least 1. `out` has room for
-   `parts` initialized numbers. Cheap enough for every statement: samples are kept until the index grew by a tenth. */
-pbxt_status pbxt_rows_per_key(pbxt_table *table, uint32_t index, uint64_t *out, uint32_t parts);
+pbxt_status pbxt_get_table_info(pbxt_table* table, pbxt_table_info* out);
+/* Rows per distinct value for each prefix of 1..parts parts, estimated from samples, at least 1. `out` has
+   room for `parts` initialized numbers. Cheap enough for every statement: samples are kept until the index
+   grew by a tenth. */
+pbxt_status pbxt_rows_per_key(pbxt_table* table, uint32_t index, uint64_t* out, uint32_t parts);
 /* ANALYZE: the next pbxt_rows_per_key samples anew. */
-pbxt_status pbxt_table_analyze(pbxt_table *table);
+pbxt_status pbxt_table_analyze(pbxt_table* table);
 /* The host's definition version kept with the table. *len in: capacity; out: bytes. */
-pbxt_status pbxt_table_host_version(pbxt_db *db, const char *name, size_t name_len, uint8_t *out, size_t *len);
+pbxt_status pbxt_table_host_version(pbxt_db* db, const char* name, size_t name_len, uint8_t* out,
+                                    size_t* len);
 
-/* Verifies rows, chains and indexes against each other for the session's snapshot; report() gets one line a finding.
-   *findings counts them. Can be stopped by kill. progress may be NULL. */
-pbxt_status pbxt_table_check(pbxt_table *table, pbxt_session *session, void (*report)(void *ctx, const char *text),
-                             void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx, uint64_t *findings);
+/* Verifies rows, chains and indexes against each other for the session's snapshot; report() gets one line a
+ * finding. findings counts them. Can be stopped by kill. progress may be NULL. */
+pbxt_status pbxt_table_check(pbxt_table* table, pbxt_session* session,
+                             void (*report)(void* ctx, const char* text),
+                             void (*progress)(void* ctx, uint64_t done, uint64_t total), void* ctx,
+                             uint64_t* findings);
 
 /* Auto-increment: values are never given twice, also not after a restart. */
-pbxt_status pbxt_autoinc_reserve(pbxt_table *table, uint64_t offset, uint64_t increment, uint64_t count, uint64_t *first, uint64_t *reserved);
-pbxt_status pbxt_autoinc_raise(pbxt_table *table, uint64_t next); /* the next value is at least this */
-pbxt_status pbxt_autoinc_set(pbxt_table *table, uint64_t next);   /* ALTER TABLE ... AUTO_INCREMENT; not below existing rows: host's duty */
+pbxt_status pbxt_autoinc_reserve(pbxt_table* table, uint64_t offset, uint64_t increment, uint64_t count,
+                                 uint64_t* first, uint64_t* reserved);
+pbxt_status pbxt_autoinc_raise(pbxt_table* table, uint64_t next); /* the next value is at least this */
+pbxt_status pbxt_autoinc_set(
+    pbxt_table* table,
+    uint64_t next); /* ALTER TABLE ... AUTO_INCREMENT; not below existing rows: host's duty */
 
 /* ---- cursors --------------------------------------------------------------------------------- */
 
-typedef enum pbxt_lock_mode { PBXT_LOCK_NONE = 0, PBXT_LOCK_SHARED = 1, PBXT_LOCK_EXCLUSIVE = 2 } pbxt_lock_mode;
+typedef enum pbxt_lock_mode {
+  PBXT_LOCK_NONE = 0,
+  PBXT_LOCK_SHARED = 1,
+  PBXT_LOCK_EXCLUSIVE = 2
+} pbxt_lock_mode;
 
 typedef struct pbxt_bind {
   uint8_t lock_mode;   /* pbxt_lock_mode of rows read */
@@ -278,56 +325,64 @@ typedef struct pbxt_bind {
   uint8_t autonomous;  /* each change commits by itself, visible at once (sequences) */
 } pbxt_bind;
 
-pbxt_status pbxt_cursor_open(pbxt_table *table, pbxt_cursor **cursor);
-void pbxt_cursor_close(pbxt_cursor *cursor);
-pbxt_status pbxt_cursor_bind(pbxt_cursor *cursor, pbxt_session *session, const pbxt_bind *bind); /* joins the session's transaction */
-void pbxt_cursor_unbind(pbxt_cursor *cursor);
-/* Bit i of the bitmap = column i must be filled by reads. NULL = all. Takes effect at the next scan_start/index_start/fetch. */
-pbxt_status pbxt_cursor_columns(pbxt_cursor *cursor, const uint8_t *bitmap, size_t bytes);
+pbxt_status pbxt_cursor_open(pbxt_table* table, pbxt_cursor** cursor);
+void pbxt_cursor_close(pbxt_cursor* cursor);
+pbxt_status pbxt_cursor_bind(pbxt_cursor* cursor, pbxt_session* session,
+                             const pbxt_bind* bind); /* joins the session's transaction */
+void pbxt_cursor_unbind(pbxt_cursor* cursor);
+/* Bit i of the bitmap = column i must be filled by reads. NULL = all. Takes effect at the next
+ * scan_start/index_start/fetch. */
+pbxt_status pbxt_cursor_columns(pbxt_cursor* cursor, const uint8_t* bitmap, size_t bytes);
 
-/* Reads fill `record` (the host's record buffer). BLOB pointers stay valid until the next read on this cursor, pbxt_cursor_reset
-   or pbxt_cursor_close. */
-pbxt_status pbxt_scan_start(pbxt_cursor *cursor);
-pbxt_status pbxt_scan_next(pbxt_cursor *cursor, uint8_t *record);
+/* Reads fill `record` (the host's record buffer). BLOB pointers stay valid until the next read on this
+   cursor, pbxt_cursor_reset or pbxt_cursor_close. */
+pbxt_status pbxt_scan_start(pbxt_cursor* cursor);
+pbxt_status pbxt_scan_next(pbxt_cursor* cursor, uint8_t* record);
 
 typedef enum pbxt_seek {
-  PBXT_SEEK_EXACT = 0,        /* first entry equal to the prefix */
-  PBXT_SEEK_OR_NEXT = 1,      /* first entry >= */
-  PBXT_SEEK_AFTER = 2,        /* first entry > every entry equal to the prefix */
-  PBXT_SEEK_OR_PREV = 3,      /* last entry <= (equal to the prefix counts) */
-  PBXT_SEEK_BEFORE = 4,       /* last entry < */
-  PBXT_SEEK_LAST = 5          /* last entry equal to the prefix */
+  PBXT_SEEK_EXACT = 0,   /* first entry equal to the prefix */
+  PBXT_SEEK_OR_NEXT = 1, /* first entry >= */
+  PBXT_SEEK_AFTER = 2,   /* first entry > every entry equal to the prefix */
+  PBXT_SEEK_OR_PREV = 3, /* last entry <= (equal to the prefix counts) */
+  PBXT_SEEK_BEFORE = 4,  /* last entry < */
+  PBXT_SEEK_LAST = 5     /* last entry equal to the prefix */
 } pbxt_seek;
 
-pbxt_status pbxt_index_start(pbxt_cursor *cursor, uint32_t index);
-pbxt_status pbxt_index_seek(pbxt_cursor *cursor, const uint8_t *tuple, uint32_t parts, pbxt_seek mode, uint8_t *record);
-pbxt_status pbxt_index_first(pbxt_cursor *cursor, uint8_t *record);
-pbxt_status pbxt_index_last(pbxt_cursor *cursor, uint8_t *record);
-pbxt_status pbxt_index_next(pbxt_cursor *cursor, uint8_t *record);
-pbxt_status pbxt_index_prev(pbxt_cursor *cursor, uint8_t *record);
+pbxt_status pbxt_index_start(pbxt_cursor* cursor, uint32_t index);
+pbxt_status pbxt_index_seek(pbxt_cursor* cursor, const uint8_t* tuple, uint32_t parts, pbxt_seek mode,
+                            uint8_t* record);
+pbxt_status pbxt_index_first(pbxt_cursor* cursor, uint8_t* record);
+pbxt_status pbxt_index_last(pbxt_cursor* cursor, uint8_t* record);
+pbxt_status pbxt_index_next(pbxt_cursor* cursor, uint8_t* record);
+pbxt_status pbxt_index_prev(pbxt_cursor* cursor, uint8_t* record);
 /* Next entry that still equals the prefix of the last pbxt_index_seek (PBXT_END otherwise). */
-pbxt_status pbxt_index_next_same(pbxt_cursor *cursor, uint8_t *record);
+pbxt_status pbxt_index_next_same(pbxt_cursor* cursor, uint8_t* record);
 /* Upper border for forward moves: entries beyond it are not fetched (PBXT_END). parts = 0 removes it. */
-pbxt_status pbxt_index_end_range(pbxt_cursor *cursor, const uint8_t *tuple, uint32_t parts, int inclusive);
-pbxt_status pbxt_scan_end(pbxt_cursor *cursor); /* ends a table or index scan */
-void pbxt_cursor_reset(pbxt_cursor *cursor);    /* end of statement: frees read buffers */
+pbxt_status pbxt_index_end_range(pbxt_cursor* cursor, const uint8_t* tuple, uint32_t parts, int inclusive);
+pbxt_status pbxt_scan_end(pbxt_cursor* cursor); /* ends a table or index scan */
+void pbxt_cursor_reset(pbxt_cursor* cursor);    /* end of statement: frees read buffers */
 
-uint64_t pbxt_cursor_row_id(const pbxt_cursor *cursor); /* of the row last read or inserted */
-pbxt_status pbxt_fetch(pbxt_cursor *cursor, uint64_t row_id, uint8_t *record); /* by row id: what the cursor's mode can see; own changes included */
-void pbxt_unlock_row(pbxt_cursor *cursor); /* the row last read did not match: its lock may go (READ COMMITTED) */
+uint64_t pbxt_cursor_row_id(const pbxt_cursor* cursor); /* of the row last read or inserted */
+pbxt_status pbxt_fetch(pbxt_cursor* cursor, uint64_t row_id,
+                       uint8_t* record); /* by row id: what the cursor's mode can see; own changes included */
+void pbxt_unlock_row(
+    pbxt_cursor* cursor); /* the row last read did not match: its lock may go (READ COMMITTED) */
 
-pbxt_status pbxt_insert(pbxt_cursor *cursor, const uint8_t *record);
+pbxt_status pbxt_insert(pbxt_cursor* cursor, const uint8_t* record);
 /* Change or delete the row `row_id` as last read through this session. */
-pbxt_status pbxt_update(pbxt_cursor *cursor, uint64_t row_id, const uint8_t *old_record, const uint8_t *new_record);
-pbxt_status pbxt_delete(pbxt_cursor *cursor, uint64_t row_id, const uint8_t *record);
+pbxt_status pbxt_update(pbxt_cursor* cursor, uint64_t row_id, const uint8_t* old_record,
+                        const uint8_t* new_record);
+pbxt_status pbxt_delete(pbxt_cursor* cursor, uint64_t row_id, const uint8_t* record);
 /* After PBXT_DUPLICATE_KEY: which index (position in the definition) and the row that has the key. */
-void pbxt_cursor_duplicate(const pbxt_cursor *cursor, uint32_t *index, uint64_t *row_id);
+void pbxt_cursor_duplicate(const pbxt_cursor* cursor, uint32_t* index, uint64_t* row_id);
 
 /* Exact number of rows the session's snapshot sees (own changes included), O(log recent commits). */
-pbxt_status pbxt_count(pbxt_cursor *cursor, pbxt_session *session, uint64_t *rows);
-/* Estimated entries between two search tuples (parts 0 = open end); at least 1 unless the range is certainly empty. */
-pbxt_status pbxt_range_estimate(pbxt_table *table, uint32_t index, const uint8_t *low, uint32_t low_parts, int low_inclusive,
-                                const uint8_t *high, uint32_t high_parts, int high_inclusive, uint64_t *rows);
+pbxt_status pbxt_count(pbxt_cursor* cursor, pbxt_session* session, uint64_t* rows);
+/* Estimated entries between two search tuples (parts 0 = open end); at least 1 unless the range is certainly
+ * empty. */
+pbxt_status pbxt_range_estimate(pbxt_table* table, uint32_t index, const uint8_t* low, uint32_t low_parts,
+                                int low_inclusive, const uint8_t* high, uint32_t high_parts,
+                                int high_inclusive, uint64_t* rows);
 
 #ifdef __cplusplus
 }

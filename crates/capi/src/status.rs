@@ -128,26 +128,33 @@ mod tests {
             (Error::TransactionAborted { why: "" }, Status::TxnAborted),
             (Error::Invalid(table()), Status::Invalid),
             (Error::NoSuchXid, Status::NoSuchXid),
-            (StorageError::NoSpace { what: table() }.into(), Status::NoSpace),
-            (
-                StorageError::Poisoned { reason: table() }.into(),
-                Status::Poisoned,
-            ),
+        ];
+        for (error, status) in cases {
+            assert_eq!(Status::from(&error), status, "{error}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_storage_error_has_its_own_status() {
+        let name = || "t".to_owned();
+        let cases = [
+            (StorageError::NoSpace { what: name() }.into(), Status::NoSpace),
+            (StorageError::Poisoned { reason: name() }.into(), Status::Poisoned),
             (
                 StorageError::Locked {
-                    path: table(),
-                    holder: table(),
+                    path: name(),
+                    holder: name(),
                 }
                 .into(),
                 Status::InUse,
             ),
             (
-                StorageError::ReadOnlyMedia { path: table() }.into(),
+                StorageError::ReadOnlyMedia { path: name() }.into(),
                 Status::ReadOnly,
             ),
             (
                 StorageError::WrongVersion {
-                    file: table(),
+                    file: name(),
                     found: 2,
                     expected: 1,
                 }
@@ -156,16 +163,17 @@ mod tests {
             ),
             (
                 StorageError::Corrupt {
-                    file: table(),
+                    file: name(),
                     offset: 0,
-                    expected: table(),
-                    found: table(),
+                    expected: name(),
+                    found: name(),
                 }
                 .into(),
                 Status::Corrupt,
             ),
         ];
         for (error, status) in cases {
+            let error: Error = error;
             assert_eq!(Status::from(&error), status, "{error}");
         }
     }
