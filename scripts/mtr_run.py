@@ -1,7 +1,7 @@
 """One run of the server's test driver (MTR) in a private root: start it, show progress, read what it printed.
 
 A test's verdict is one line of MTR's output; verdicts are read from there and nowhere else. A test that MTR repeats counts as its
-last verdict. The whole output, with the differences of failed tests, is kept under build/mtr for reading.
+last verdict; what is printed between the verdict of a failed test and the next verdict is its text. The whole output, with the differences of failed tests, is kept under build/mtr for reading.
 """
 
 import os
@@ -19,7 +19,10 @@ VERDICT = re.compile(
 )
 WORDS = {"pass": "passed", "retry-pass": "passed", "fail": "failed", "retry-fail": "failed", "exp-fail": "failed"}
 
-Verdict = namedtuple("Verdict", "suite overlay test combination word reason")
+Verdict = namedtuple("Verdict", "suite overlay test combination word reason text", defaults=[""])
+
+# Lines of a failed test's report that are kept: enough to name the cause.
+TEXT_LINES = 400
 
 
 def read_verdict(line):
@@ -50,6 +53,7 @@ def run_mtr(root, name, arguments, tests=(), parallel=0):
     ]
     log_path = WORK / f"{name}.log"
     verdicts = {}
+    failed, text = None, []
     with open(log_path, "w", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(
             command, cwd=root.tests, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -59,12 +63,23 @@ def run_mtr(root, name, arguments, tests=(), parallel=0):
             log.write(line)
             verdict = read_verdict(line.rstrip())
             if verdict:
+                keep_text(verdicts, failed, text)
                 verdicts[verdict[:4]] = verdict
+                failed, text = (verdict[:4] if verdict.word == "failed" else None), []
                 show_progress(name, verdicts, verdict)
+            elif failed and len(text) < TEXT_LINES:
+                text.append(line)
         process.wait()
+    keep_text(verdicts, failed, text)
     if not verdicts:
         raise Problem(f"the server's test driver ran no test: see the end of {log_path}.")
     return verdicts
+
+
+def keep_text(verdicts, failed, text):
+    """Joins a failed verdict and what was printed behind it."""
+    if failed:
+        verdicts[failed] = verdicts[failed]._replace(text="".join(text))
 
 
 def show_progress(name, verdicts, last):

@@ -13,7 +13,8 @@ Each run has a private copy of the test tree, made of links; the installation is
 
 Why a baseline: the installed results of storage_engine are many releases old and more than half fail for every engine. They are
 recorded again where InnoDB and another engine print the same; scripts/mtr_baseline.py has the rule. What PBXT does otherwise on
-purpose is a `.rdiff` in tests/mtr/overlay/pbxt; what it does not have is a line with the reason in `disabled.def` there.
+purpose is a `.rdiff` in tests/mtr/overlay/pbxt; what it does not have is a line with the reason in `disabled.def` there. The suites
+iuds and funcs have no overlays: there it is `r/TEST,pbxt.rdiff` in tests/mtr/suite/engines, or a line in tests/mtr/not_offered.def.
 
 Output: counts per engine, a table of the tests that not every engine passes, the names of failed tests, and as last line
 `N passed, N failed, N skipped` of the engine that decides (--decides, default pbxt). The driver's whole output and the verdicts as
@@ -24,12 +25,14 @@ import argparse
 import json
 import shutil
 from collections import defaultdict, namedtuple
+from fnmatch import fnmatch
 
-from common import PLUGIN, Problem, guarded, server_version
+from common import PLUGIN, ROOT, Problem, guarded, server_version
 from mtr_baseline import apply_baseline, make_baseline, measures_nothing, suites_of
 from mtr_root import OWN_SUITES, WORK, MtrRoot, replace_file
 from mtr_run import run_mtr
 
+NOT_OFFERED = ROOT / "tests" / "mtr" / "not_offered.def"
 Engine = namedtuple("Engine", "overlay options")
 ENGINES = {
     "pbxt": Engine("pbxt", ["plugin-load-add=ha_pbxt", "ignore-db-dirs=#pbxt", "default-storage-engine=pbxt"]),
@@ -58,6 +61,26 @@ def run_storage_engine(root, options):
     return found
 
 
+def read_not_offered():
+    """Rules of tests/mtr/not_offered.def: (test pattern, combination, text, reason)."""
+    rules = []
+    for line in NOT_OFFERED.read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            which, text, reason = (part.strip() for part in line.split(" : ", 2))
+            test, _, combination = which.partition(" ")
+            rules.append((test, combination.strip(), text, reason))
+    return rules
+
+
+def not_offered(rules, verdict, rest):
+    """The reason why a failed test of PBXT asks for something that PBXT does not offer, or None."""
+    name = f"{verdict.suite}.{verdict.test}"
+    for test, combination, text, reason in rules:
+        if fnmatch(name, test) and combination in ("", rest) and text in verdict.text:
+            return reason
+    return None
+
+
 def run_engines_suite(root, options):
     """engines/iuds and engines/funcs: a combinations file of ours chooses the engine."""
     suite = f"engines/{options.suite}"
@@ -68,12 +91,24 @@ def run_engines_suite(root, options):
     replace_file(root.tests / "suite" / suite / "combinations", "\n".join(lines).encode())
     verdicts = run_mtr(root, options.suite, [f"--suite={suite}"], options.tests, options.parallel)
     found = defaultdict(dict)
+    rules = read_not_offered()
     for verdict in verdicts.values():
         chosen = [word for word in verdict.combination.split(",") if word in ENGINES]
         rest = ",".join(word for word in verdict.combination.split(",") if word and word not in ENGINES)
+        reason = not_offered(rules, verdict, rest) if verdict.word == "failed" and "pbxt" in chosen else None
+        if reason:
+            verdict = verdict._replace(word="skipped", reason=reason)
         for name in chosen or options.engines:
             found[name][f"{verdict.suite}.{verdict.test}" + (f" {rest}" if rest else "")] = verdict
     return found
+
+
+def fail_without_result(tests):
+    """The driver lets a test without a recorded result pass; here it is a Problem."""
+    names = tests or [path.stem for path in sorted((OWN_SUITES / "pbxt" / "t").glob("*.test"))]
+    missing = [name for name in names if not (OWN_SUITES / "pbxt" / "r" / f"{name}.result").exists()]
+    if missing:
+        raise Problem(f"no recorded result of {', '.join(missing)}: record it with `mtr_suites.py pbxt --record {missing[0]}`, then read it.")
 
 
 def run_own_suite(root, options):
@@ -82,6 +117,8 @@ def run_own_suite(root, options):
         raise Problem(f"{OWN_SUITES}/pbxt/t has no tests: a test is a file t/NAME.test with its result in r/NAME.result.")
     if options.record and not options.tests:
         raise Problem("name the tests to record: mtr_suites.py pbxt --record NAME...")
+    if not options.record:
+        fail_without_result(options.tests)
     arguments = ["--suite=pbxt", *[f"--mysqld=--{option}" for option in ENGINES["pbxt"].options]]
     verdicts = run_mtr(root, "pbxt", arguments + ["--record"] * options.record, options.tests, options.parallel)
     if options.record:

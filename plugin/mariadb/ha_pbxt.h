@@ -81,7 +81,6 @@ class ha_pbxt final : public handler {
                           ulonglong* reserved) override;
   int reset_auto_increment(ulonglong value) override;
   void update_create_info(HA_CREATE_INFO* create_info) override;
-  bool autoinc_lock_mode_stmt_unsafe() const override { return true; }
 
   /* ---- tables: ha_pbxt_ddl.cc ---- */
   int create(const char* name, TABLE* form, HA_CREATE_INFO* create_info) override;

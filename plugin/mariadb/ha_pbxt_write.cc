@@ -41,8 +41,8 @@ int ha_pbxt::write_row(const uchar* record) {
     if (int error = update_auto_increment()) return error;
   pbxt_status status = pbxt_insert(cursor_, record);
   if (unlikely(status != PBXT_OK)) return status == PBXT_DUPLICATE_KEY ? key_duplicated() : fail(status);
-  if (table->next_number_field && in_place && insert_id_for_cur_row == 0)
-    return raise_auto_increment(table->next_number_field);
+  // Also values that the server made need it: SET INSERT_ID and replicas bring their own.
+  if (table->next_number_field && in_place) return raise_auto_increment(table->next_number_field);
   return 0;
 }
 
@@ -83,6 +83,7 @@ void ha_pbxt::get_auto_increment(ulonglong offset, ulonglong increment, ulonglon
   }
   *first = first_value;
   *reserved = count;
+  if (count > 0) known_auto_increment_ = first_value + (count - 1) * increment + 1;
 }
 
 int ha_pbxt::reset_auto_increment(ulonglong value) {
