@@ -6,16 +6,21 @@ Rule: a result is replaced only where InnoDB and at least one of MyISAM, Aria an
 is written by hand, and PBXT has no part in it. A difference that only one engine shows keeps the installed result.
 An expectation that none of the four engines prints measures nothing: a test that fails against it counts as skipped, unless the
 overlay of its engine brings an expectation of its own.
-The baseline is made once per server version (about two minutes on two cores) and kept in build/mtr/baseline-VERSION.
+
+Recording runs the suite with four engines (about five minutes on two cores), so it is done once per server version and kept in
+tests/mtr/baseline/VERSION.json: not the texts, only what this server prints otherwise, as edits
+[first line, lines that go, lines that come] of the installed result, which is known by its hash. `mtr_suites.py baseline` records anew.
 """
 
+import hashlib
 import json
-import shutil
+from difflib import SequenceMatcher
 
-from common import server_version
-from mtr_root import WORK, MtrRoot, replace_file
+from common import ROOT, Problem, server_version
+from mtr_root import MtrRoot, replace_file
 from mtr_run import run_mtr
 
+KEPT = ROOT / "tests" / "mtr" / "baseline"
 SUITE = "storage_engine"
 LEADER = "innobase"
 WITNESSES = ("myisam", "maria", "rocksdb")
@@ -72,59 +77,84 @@ def unprinted(installed, printed):
     )
 
 
-def baseline_folder():
-    """Where the baseline of this server's version is kept."""
-    return WORK / f"baseline-{server_version()}"
+def edits_between(old, new):
+    """What turns one text into another: [first line, lines that go, lines that come], from the top down, counted in the old text."""
+    old, new = old.decode("latin-1").splitlines(True), new.decode("latin-1").splitlines(True)
+    steps = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return [[start, end - start, new[first:last]] for kind, start, end, first, last in steps if kind != "equal"]
+
+
+def edited(old, edits):
+    """The text that the edits make of another one."""
+    lines = old.decode("latin-1").splitlines(True)
+    for start, count, come in reversed(edits):
+        lines[start : start + count] = come
+    return "".join(lines).encode("latin-1")
+
+
+def hash_of(text):
+    """Names a text; a change of one byte changes it."""
+    return hashlib.sha256(text).hexdigest()[:32]
+
+
+def changes(installed, replaced):
+    """{path: change} of the results that this server prints otherwise than installed."""
+    found = {}
+    for path, (text, witnesses) in sorted(replaced.items()):
+        old = installed.get(path, b"")
+        if text != old:
+            found[path] = {"installed": hash_of(old), "witnesses": witnesses, "edits": edits_between(old, text)}
+    return found
+
+
+def write_baseline(path, found, unmeasured):
+    """Keeps a baseline, one edit per line, so that differences between two server versions can be read."""
+    parts = []
+    for name, change in found.items():
+        edits = ",\n".join("   " + json.dumps(edit) for edit in change["edits"])
+        start = json.dumps({"installed": change["installed"], "witnesses": change["witnesses"]})[:-1]
+        parts.append(f' {json.dumps(name)}: {start}, "edits": [\n{edits}]}}')
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = '{"changed": {\n' + ",\n".join(parts) + '},\n"unprinted": ' + json.dumps(unmeasured, indent=1) + "}\n"
+    path.write_text(text, encoding="utf-8")
 
 
 def make_baseline(parallel=0, force=False):
-    """Makes the baseline unless it is there; answers its folder."""
-    folder = baseline_folder()
-    if folder.exists() and not force:
-        return folder
-    print("recording the results of the suite storage_engine again (once per server version, about two minutes)")
+    """Records the baseline of this server's version unless it is kept already; answers its file."""
+    path = KEPT / f"{server_version()}.json"
+    if path.exists() and not force:
+        return path
+    print("recording the results of the suite storage_engine again (once per server version, about five minutes)", flush=True)
     installed, printed = record(parallel)
-    fresh = folder.with_name(folder.name + ".new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    notes = {}
-    for path, (text, witnesses) in agreed(printed).items():
-        replace_file(fresh / "results" / path, text)
-        notes[path] = witnesses
-    (fresh / "agreed.json").write_text(json.dumps(notes, indent=1, sort_keys=True), encoding="utf-8")
-    unmeasured = unprinted(installed, printed)
-    (fresh / "unprinted.json").write_text(json.dumps(unmeasured, indent=1), encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    fresh.rename(folder)
-    return folder
+    write_baseline(path, changes(installed, agreed(printed)), unprinted(installed, printed))
+    print(f"recorded {path}: read it, and commit it")
+    return path
 
 
-def apply_baseline(root, folder):
+def apply_baseline(root, path):
     """Puts the recorded results into a root; answers how many differ from the installed ones.
 
     Where a result changed, InnoDB and its witnesses print the new text, so their installed differences against the old one go.
     """
-    notes = json.loads((folder / "agreed.json").read_text(encoding="utf-8"))
+    found = json.loads(path.read_text(encoding="utf-8"))["changed"]
     root.make_results_real(SUITE)
-    changed = 0
-    for path, witnesses in notes.items():
-        text = (folder / "results" / path).read_bytes()
-        target = root.tests / "suite" / SUITE / path
-        if target.exists() and target.read_bytes() == text:
-            continue
-        changed += 1
-        replace_file(target, text)
-        for engine in (LEADER, *witnesses):
-            for stale in (root.overlay(engine) / path, (root.overlay(engine) / path).with_suffix(".rdiff")):
+    for name, change in found.items():
+        target = root.tests / "suite" / SUITE / name
+        old = target.read_bytes() if target.exists() else b""
+        if hash_of(old) != change["installed"]:
+            raise Problem(f"{path} was recorded against another {SUITE}/{name}: run `scripts/mtr_suites.py baseline`.")
+        replace_file(target, edited(old, change["edits"]))
+        for engine in (LEADER, *change["witnesses"]):
+            for stale in (root.overlay(engine) / name, (root.overlay(engine) / name).with_suffix(".rdiff")):
                 stale.unlink(missing_ok=True)
     (root.tests / "suite" / SUITE / "disabled.def").unlink(missing_ok=True)
-    return changed
+    return len(found)
 
 
-def measures_nothing(root, folder, verdict):
+def measures_nothing(root, path, verdict):
     """Whether a failed test was compared with an expectation that no engine of this server prints."""
-    path = f"{verdict.suite}/{verdict.test}.result".removeprefix(f"{SUITE}/")
-    own = root.overlay(verdict.overlay) / path
+    result = f"{verdict.suite}/{verdict.test}.result".removeprefix(f"{SUITE}/")
+    own = root.overlay(verdict.overlay) / result
     if own.exists() or own.with_suffix(".rdiff").exists():
         return False
-    return path in json.loads((folder / "unprinted.json").read_text(encoding="utf-8"))
+    return result in json.loads(path.read_text(encoding="utf-8"))["unprinted"]

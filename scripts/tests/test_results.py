@@ -1,6 +1,6 @@
 """How results are read from what test programs print; a failure that is overlooked here would be overlooked everywhere."""
 
-from mtr_baseline import agreed, unprinted
+from mtr_baseline import agreed, edited, edits_between, unprinted
 from mtr_run import read_verdict
 from run_tests import add_up
 
@@ -61,3 +61,10 @@ def test_an_expectation_that_no_engine_prints_is_known_as_such():
         "rocksdb": {},
     }
     assert unprinted(installed, printed) == ["old"]
+
+
+def test_edits_turn_an_installed_result_into_the_recorded_one():
+    texts = [b"", b"a\nb\nc\n", b"b\nc\nd", b"x\n\xff\xfe\nc\n\n", b"a\nb\nc\na\nb\nc\n"]
+    for old in texts:
+        for new in texts:
+            assert edited(old, edits_between(old, new)) == new
