@@ -232,8 +232,11 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>) -> Result<Found> {
     let threads = parallelism();
     let prepared_rows = Mutex::new(Vec::new());
     for_each_parallel(&segments, threads, |segment| {
+        let mut tables = TableCache::new(&catalog);
         each_row(store, &end, *segment, |row, lsn| {
-            link_version(&pass.fates, &catalog, row, lsn, &prepared_rows);
+            if let Some(table) = tables.get(row.table()) {
+                link_version(&pass.fates, table, row, lsn, &prepared_rows);
+            }
             Ok(())
         })
     })?;
@@ -285,17 +288,34 @@ fn each_row(
     Ok(())
 }
 
+/// Remembers the table of the last row: rows of one table mostly stand together in the log.
+struct TableCache<'a> {
+    catalog: &'a Catalog,
+    last: Option<(TableId, Option<Arc<Table>>)>,
+}
+
+impl<'a> TableCache<'a> {
+    fn new(catalog: &'a Catalog) -> Self {
+        Self { catalog, last: None }
+    }
+
+    /// The table, unless it was dropped or is temporary.
+    fn get(&mut self, id: TableId) -> Option<&Table> {
+        if self.last.as_ref().is_none_or(|(last, _)| *last != id) {
+            self.last = Some((id, self.catalog.by_id(id)));
+        }
+        self.last.as_ref().and_then(|(_, table)| table.as_deref())
+    }
+}
+
 /// Pass B1: the greatest LSN wins (rule D13).
 fn link_version(
     fates: &Fates,
-    catalog: &Catalog,
+    table: &Table,
     row: &RowRef<'_>,
     lsn: Lsn,
     prepared_rows: &Mutex<Vec<(TxnId, TableId, RowId)>>,
 ) {
-    let Some(table) = catalog.by_id(row.table()) else {
-        return;
-    };
     table.map.bump_to(row.row());
     if !fates.survives(row, lsn) {
         return;

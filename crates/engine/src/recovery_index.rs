@@ -55,6 +55,8 @@ impl TableMakers {
 /// One thread's buffers.
 pub(crate) struct RebuildWorker<'a> {
     rebuilder: &'a IndexRebuilder,
+    /// The table of the last row: rows of one table mostly stand together in the log.
+    last: Option<(TableId, Option<&'a TableMakers>)>,
     key: Vec<u8>,
     unpack: Vec<u8>,
 }
@@ -74,6 +76,7 @@ impl IndexRebuilder {
     pub(crate) fn worker(&self) -> RebuildWorker<'_> {
         RebuildWorker {
             rebuilder: self,
+            last: None,
             key: Vec::new(),
             unpack: Vec::new(),
         }
@@ -83,7 +86,10 @@ impl IndexRebuilder {
 impl RebuildWorker<'_> {
     /// Adds the events of one surviving version of a committed transaction (rule X13).
     pub(crate) fn add(&mut self, row: &RowRef<'_>, lsn: Lsn) -> Result<()> {
-        let Some(makers) = self.rebuilder.tables.get(&row.table()) else {
+        if self.last.is_none_or(|(last, _)| last != row.table()) {
+            self.last = Some((row.table(), self.rebuilder.tables.get(&row.table())));
+        }
+        let Some((_, Some(makers))) = self.last else {
             return Ok(());
         };
         let table = &makers.table;
