@@ -8,10 +8,12 @@
   floors      only crate io touches files, the clock and threads; crates import downwards only
   crates      every outside crate has its line in docs/dependencies.md
   links       relative links in Markdown files lead somewhere
+  rules       a rule number that code cites is defined in docs/, and a test that a document names exists
 
 usage: tidy.py [FILE ...]           without arguments: every file that git knows
 """
 
+import functools
 import re
 import sys
 import tomllib
@@ -60,6 +62,12 @@ WITH_OUTSIDE_WORLD = {"io", "testkit"}
 
 FUNCTION = re.compile(r"^(?P<indent>\s*)(?:pub(?:\([^)]*\))? )?(?:const |async |unsafe |extern \"C\" )*fn (?P<name>\w+)")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
+# A rule is defined as a table row or in bold, and cited in comments and at the start of an assertion's text.
+RULE_DEFINED = re.compile(r"^(?:\| ([DTXFKCA]\d{1,2}) \||(?:- )?\*\*([DTXFKCA]\d{1,2})(?: [^*]*)?\*\*)")
+RULE_CITED = re.compile(r"\b([DTXFKCA](?:[12]\d|[1-9]))\b")
+RULE_ASSERTED = re.compile(r'"([DTXFKCA]\d{1,2}): ')
+TEST_NAMED = re.compile(r"`((?:[a-z0-9]+_){3,}[a-z0-9]+)`")
+TEST_DEFINED = re.compile(r"\b(?:fn|def) (\w+)")
 TEST_MODULE = re.compile(r"^\s*#\[cfg\((?:all\()?test\b")
 
 
@@ -173,7 +181,41 @@ def check_links(path, lines):
                 yield number, f"link to {target}, which does not exist"
 
 
-CHECKS = (check_length, check_header, check_words, check_synonyms, check_floors, check_manifest, check_links)
+@functools.cache
+def defined_rules():
+    """Numbers of the rules that the documents define."""
+    found = set()
+    for path in (ROOT / "docs").rglob("*.md"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            rule = RULE_DEFINED.match(line)
+            if rule:
+                found.add(rule[1] or rule[2])
+    return found
+
+
+@functools.cache
+def defined_functions():
+    """Names of all functions, tests among them."""
+    sources = [path for path in tracked_files() if path.suffix in (".rs", ".py", ".cc", ".h")]
+    return {name for path in sources for name in TEST_DEFINED.findall((ROOT / path).read_text(encoding="utf-8"))}
+
+
+def check_rules(path, lines):
+    """Numbers that are cited, and tests that are named."""
+    if path.suffix == ".rs":
+        for number, line in enumerate(lines, 1):
+            cited = RULE_CITED.findall(line.partition("//")[2]) + RULE_ASSERTED.findall(line)
+            for rule in cited:
+                if rule not in defined_rules():
+                    yield number, f"rule {rule} is cited and no document defines it"
+    if path.suffix == ".md" and path.parts[0] == "docs":
+        for number, line in enumerate(lines, 1):
+            for name in TEST_NAMED.findall(line):
+                if not name.startswith("pbxt_") and name not in defined_functions():
+                    yield number, f"there is no test or function {name}"
+
+
+CHECKS = (check_length, check_header, check_words, check_synonyms, check_floors, check_manifest, check_links, check_rules)
 
 
 def complaints(path):
@@ -183,7 +225,7 @@ def complaints(path):
     except UnicodeDecodeError:
         return
     for check in CHECKS:
-        if path.suffix in SOURCES or check in (check_words, check_manifest, check_links):
+        if path.suffix in SOURCES or check in (check_words, check_manifest, check_links, check_rules):
             yield from check(path, lines)
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tidy import check_floors, check_header, check_length, check_synonyms, check_words
+from tidy import check_floors, check_header, check_length, check_rules, check_synonyms, check_words
 
 CORE = Path("crates/txn/src/state.rs")
 
@@ -51,3 +51,16 @@ def test_another_systems_word_is_found_in_the_crates_only():
     assert sentences(check_synonyms, CORE, ["let trx = 1;"]) == ["`trx`: the glossary says txn"]
     assert sentences(check_synonyms, CORE, ["let matrix = txn;"]) == []
     assert sentences(check_synonyms, Path("plugin/mariadb/xa.cc"), ["trx_register();"]) == []
+
+
+def test_a_rule_that_no_document_defines_is_found():
+    assert sentences(check_rules, CORE, ["    // T2: in one step", '    invariant!(ok, "D3: written once");']) == []
+    assert "X31" not in "".join(sentences(check_rules, CORE, ["let X29 = 1;"]))
+    assert "rule X29" in sentences(check_rules, CORE, ["    // X29 is nowhere"])[0]
+    assert "rule D77" in sentences(check_rules, CORE, ['    invariant!(ok, "D77: nowhere");'])[0]
+
+
+def test_a_test_that_a_document_names_must_exist():
+    known = "`test_a_test_that_a_document_names_must_exist`"
+    assert sentences(check_rules, Path("docs/testing.md"), [known]) == []
+    assert sentences(check_rules, Path("docs/testing.md"), [known.replace("must", "ought")]) != []
