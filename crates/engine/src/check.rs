@@ -12,6 +12,7 @@ use crate::cursor::{Bind, Cursor};
 use crate::error::{Error, Result};
 use crate::host::HostTable;
 use crate::session::Session;
+use crate::stored_values::StoredValues;
 use crate::table::Table;
 use crate::view::read_version;
 use pbxt_base::RowId;
@@ -229,7 +230,11 @@ fn check_index(
         };
         if let Some(maker) = &maker {
             key.clear();
-            maker.key_from_payload(payload, &mut pbxt_rows::NoBlobs, &mut key)?;
+            maker.key_from_payload(
+                payload,
+                &mut StoredValues::new(session.database().blobs()),
+                &mut key,
+            )?;
             if key != cursor.current_key() {
                 findings.add(&format!(
                     "index '{name}' has row {row} under a key that its columns do not give"

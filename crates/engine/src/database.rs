@@ -71,6 +71,8 @@ pub struct Database {
     pub prepared: PreparedSet,
     /// Totals since open.
     pub counters: Counters,
+    /// Budget of the record cache.
+    pub(crate) cache_bytes: u64,
     pub(crate) ddl: Mutex<()>,
     horizon: AtomicU64,
     housekeeper: Mutex<Option<Worker>>,
@@ -96,7 +98,7 @@ impl Database {
         let blobs = Arc::new(BlobStore::open(Arc::clone(&store))?);
         let poison = Arc::new(Poison::new());
         let started = clock.now_millis();
-        let found = recovery::read_log(&store)?;
+        let found = recovery::read_log(&store, &blobs)?;
         let log_options = LogOptions {
             cache_bytes: options.cache_bytes,
             unsynced_bytes_max: UNSYNCED_BYTES_MAX,
@@ -123,6 +125,7 @@ impl Database {
             catalog: found.catalog,
             prepared: PreparedSet::default(),
             counters: Counters::default(),
+            cache_bytes: options.cache_bytes,
             ddl: Mutex::new(()),
             horizon: AtomicU64::new(found.txns.last_ts.raw()),
             housekeeper: Mutex::new(None),

@@ -225,7 +225,10 @@ impl Cursor {
         }
         let guard = crossbeam_epoch::pin();
         let tombstone = read_version(&session.db, word.addr(), &guard)?;
-        let standing = session.db.txns.standing(tombstone.txn(), word.addr().lsn(), &guard);
+        let standing = session
+            .db
+            .txns
+            .standing(tombstone.txn(), word.addr().lsn(), &guard);
         Ok(!standing.void
             && match standing.status {
                 TxnStatus::Settled => true,

@@ -28,6 +28,7 @@ mod recovery_index;
 mod session;
 mod statistics;
 mod status;
+mod stored_values;
 mod table;
 mod unique;
 mod view;

@@ -10,13 +10,14 @@
 
 use crate::error::Result;
 use crate::session::{Isolation, Session};
+use crate::stored_values::StoredValues;
 use crate::table::{Index, Table};
 use crate::view::{Resolved, View, read_version};
 use crossbeam_epoch::Guard;
 use pbxt_base::{Addr, Lsn, RowId, TxnId};
 use pbxt_index::Sign;
 use pbxt_rowmap::MapWord;
-use pbxt_rows::{NoBlobs, PayloadKeyMaker};
+use pbxt_rows::PayloadKeyMaker;
 use pbxt_txn::{TxnStatus, Viewer};
 
 impl Session {
@@ -83,7 +84,11 @@ impl Session {
             if index.derivable {
                 let maker = PayloadKeyMaker::new(&index.def.spec, &table.def().schema)?;
                 let mut key = Vec::new();
-                maker.key_from_payload(version.payload(), &mut NoBlobs, &mut key)?;
+                maker.key_from_payload(
+                    version.payload(),
+                    &mut StoredValues::new(self.db.blobs()),
+                    &mut key,
+                )?;
                 return Ok(Some(key));
             }
             let images = version.key_images().flatten();

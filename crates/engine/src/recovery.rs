@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use pbxt_base::{Addr, CommitTs, Lsn, RowId, SegmentId, TableId, TxnId};
 use pbxt_io::{for_each_parallel, parallelism};
 use pbxt_rowmap::MapWord;
-use pbxt_segment::SegmentStore;
+use pbxt_segment::{BlobStore, SegmentStore};
 use pbxt_txlog::{
     CountDelta, EndRef, LogEnd, LogScan, Outcome, PrepareRef, Record, RowRef, SegmentScan, VoidRange,
 };
@@ -220,7 +220,7 @@ impl PassA {
 }
 
 /// Runs all passes over the log of `store`.
-pub(crate) fn read_log(store: &Arc<SegmentStore>) -> Result<Found> {
+pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore) -> Result<Found> {
     let mut pass = PassA::default();
     let mut scan = LogScan::new(Arc::clone(store), Lsn::new(0))?;
     while let Some((_, record)) = scan.next_record()? {
@@ -242,7 +242,7 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>) -> Result<Found> {
     })?;
     let rebuilder = IndexRebuilder::new(&catalog, pass.prepared.is_empty())?;
     for_each_parallel(&segments, threads, |segment| {
-        let mut worker = rebuilder.worker();
+        let mut worker = rebuilder.worker(blobs);
         each_row(store, &end, *segment, |row, lsn| {
             if pass.fates.survives(row, lsn) && !pass.fates.is_prepared(row.txn()) {
                 worker.add(row, lsn)?;

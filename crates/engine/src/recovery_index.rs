@@ -9,11 +9,13 @@
 use crate::catalog::Catalog;
 use crate::database::Database;
 use crate::error::Result;
+use crate::stored_values::StoredValues;
 use crate::table::Table;
 use crate::view::read_version;
 use pbxt_base::{Addr, Lsn, RowId, TableId, TxnId};
 use pbxt_index::Sign;
-use pbxt_rows::{NoBlobs, PayloadKeyMaker};
+use pbxt_rows::PayloadKeyMaker;
+use pbxt_segment::BlobStore;
 use pbxt_txlog::RowRef;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,6 +61,7 @@ pub(crate) struct RebuildWorker<'a> {
     last: Option<(TableId, Option<&'a TableMakers>)>,
     key: Vec<u8>,
     unpack: Vec<u8>,
+    values: StoredValues<'a>,
 }
 
 impl IndexRebuilder {
@@ -73,12 +76,13 @@ impl IndexRebuilder {
         })
     }
 
-    pub(crate) fn worker(&self) -> RebuildWorker<'_> {
+    pub(crate) fn worker<'a>(&'a self, blobs: &'a BlobStore) -> RebuildWorker<'a> {
         RebuildWorker {
             rebuilder: self,
             last: None,
             key: Vec::new(),
             unpack: Vec::new(),
+            values: StoredValues::new(blobs),
         }
     }
 }
@@ -117,8 +121,8 @@ impl RebuildWorker<'_> {
             let Some(maker) = maker else { continue };
             self.key.clear();
             self.unpack.clear();
-            maker.key_from_payload(payload, &mut NoBlobs, &mut self.key)?;
-            maker.unpack_from_payload(payload, &mut NoBlobs, &mut self.unpack)?;
+            maker.key_from_payload(payload, &mut self.values, &mut self.key)?;
+            maker.unpack_from_payload(payload, &mut self.values, &mut self.unpack)?;
             index
                 .tree
                 .insert(&self.key, row, TxnId::new(0), lsn, Sign::Entry, &self.unpack)?;
@@ -168,12 +172,13 @@ pub(crate) fn rebuild_prepared_row(db: &Database, table: &Arc<Table>, row: RowId
         addr = version.prev();
     }
     let mut key = Vec::new();
+    let mut values = StoredValues::new(db.blobs());
     for (index, maker) in table.indexes.iter().zip(&makers.makers) {
         let Some(maker) = maker else { continue };
         let mut old_key = None;
         if let Some((version, lsn)) = settled.filter(|(version, _)| !version.is_tombstone()) {
             key.clear();
-            maker.key_from_payload(version.payload(), &mut NoBlobs, &mut key)?;
+            maker.key_from_payload(version.payload(), &mut values, &mut key)?;
             index
                 .tree
                 .insert(&key, row, TxnId::new(0), lsn, Sign::Entry, &[])?;
@@ -181,7 +186,7 @@ pub(crate) fn rebuild_prepared_row(db: &Database, table: &Arc<Table>, row: RowId
         }
         if let Some((version, lsn)) = newest_own.filter(|(version, _)| !version.is_tombstone()) {
             key.clear();
-            maker.key_from_payload(version.payload(), &mut NoBlobs, &mut key)?;
+            maker.key_from_payload(version.payload(), &mut values, &mut key)?;
             if old_key.as_ref() != Some(&key) {
                 index.tree.insert(&key, row, txn, lsn, Sign::Entry, &[])?;
                 if let Some(old_key) = old_key {

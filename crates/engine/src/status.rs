@@ -216,14 +216,17 @@ impl Database {
                 .map_or("good".into(), |why| format!("READ-ONLY, {why}"))
         ));
         line("----- caches".into());
+        line(format!("Record cache size: {} MiB", self.cache_bytes / MIB));
         line(format!(
             "Record cache usage: {} MiB ({} hits, {} misses)",
             now.log.cache_bytes / MIB,
             now.log.cache_hits,
             now.log.cache_misses
         ));
+        line("Index cache size: as large as the indexes, which are all in memory".into());
         line(format!("Index cache usage: {} MiB", now.index_bytes / MIB));
         line(format!("Row map usage: {} MiB", now.row_map_bytes / MIB));
+        line("Log cache size: part of the record cache".into());
         line(format!(
             "Log cache usage: {} MiB not yet durable",
             (now.tail - now.durable.min(now.tail)) / MIB
