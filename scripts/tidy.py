@@ -56,9 +56,10 @@ FLOORS = {
     "engine": ["txlog", "rows", "rowmap", "index", "txn", "segment", "io", "base"],
     "capi": ["engine", "rows", "txn", "io", "base"],
     "testkit": ["io", "base"],
+    "sim": ["engine", "segment", "rows", "testkit", "io", "base"],
 }
 OUTSIDE_WORLD = re.compile(r"\bstd::(?:fs|net|process)\b|\bthread::(?:spawn|Builder)\b|\b(?:Instant|SystemTime)::now\b")
-WITH_OUTSIDE_WORLD = {"io", "testkit"}
+WITH_OUTSIDE_WORLD = {"io", "testkit", "sim"}
 
 FUNCTION = re.compile(r"^(?P<indent>\s*)(?:pub(?:\([^)]*\))? )?(?:const |async |unsafe |extern \"C\" )*fn (?P<name>\w+)")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
