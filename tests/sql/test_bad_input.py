@@ -4,6 +4,7 @@ Every damaged file is a copy; the same rows must be there when the sound file is
 server's log which file, what was expected and what to do. The tests with a small disk of their own need root (they mount a tmpfs).
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -38,6 +39,7 @@ def fill(server):
     """Rows with marks that can be found in the files, some of them as large values."""
     session = Session(server, None, "PBXT")
     session.ok("CREATE DATABASE d")
+    session.ok("USE d")
     session.ok("CREATE TABLE d.t (n INT PRIMARY KEY, v VARCHAR(60), b LONGBLOB, KEY (v)) ENGINE=PBXT")
     session.ok(f"INSERT INTO d.t SELECT seq, CONCAT('MARK-', LPAD(seq, 6, '0'), '-row'), 'small' FROM seq_1_to_{ROWS}")
     session.ok(
@@ -236,16 +238,17 @@ def test_an_unknown_option_and_a_wrong_value_are_named(own_server):
     assert "pbxt-nonsense" in server.log_text(mark)
     other = own_server("--pbxt-conflict-mode=perhaps", start=False)
     mark = other.log_size()
-    with pytest.raises(Problem):
+    with contextlib.suppress(Problem):  # this server version goes on without the plugin, another may give up
         other.start()
     other.stop()
-    assert "conflict" in other.log_text(mark)
+    assert "'perhaps' to 'pbxt-conflict-mode'" in other.log_text(mark)
 
 
 def test_a_setting_of_the_old_engine_is_accepted_with_a_warning(own_server):
     server = own_server("--pbxt-index-cache-size=64M")
     session = Session(server, None, "PBXT")
     session.ok("CREATE DATABASE d")
+    session.ok("USE d")
     session.ok("CREATE TABLE d.t (n INT) ENGINE=PBXT")
     session.close()
     lines = [line for line in engine_lines(server.log_text()) if "pbxt_index_cache_size" in line]
@@ -270,6 +273,7 @@ def test_a_full_disk_is_an_error_and_room_is_a_cure(own_server, small_disk):
     server = own_server(f"--pbxt-data-dir={small_disk}/pbxt")
     session = Session(server, None, "PBXT")
     session.ok("CREATE DATABASE d")
+    session.ok("USE d")
     session.ok("CREATE TABLE d.t (n INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(2000)) ENGINE=PBXT")
     full = None
     for _ in range(400):
@@ -297,6 +301,7 @@ def test_a_kill_on_a_full_disk_opens_again_without_room(own_server, small_disk):
     server = own_server(f"--pbxt-data-dir={small_disk}/pbxt")
     session = Session(server, None, "PBXT")
     session.ok("CREATE DATABASE d")
+    session.ok("USE d")
     session.ok("CREATE TABLE d.t (n INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(2000)) ENGINE=PBXT")
     while session.run("INSERT INTO d.t (v) SELECT REPEAT('f', 1900) FROM seq_1_to_500").error is None:
         pass
@@ -324,6 +329,7 @@ def test_a_read_only_directory_is_named(own_server, small_disk):
     server = own_server(f"--pbxt-data-dir={small_disk}/pbxt")
     session = Session(server, None, "PBXT")
     session.ok("CREATE DATABASE d")
+    session.ok("USE d")
     session.ok("CREATE TABLE d.t (n INT PRIMARY KEY) ENGINE=PBXT")
     session.ok("INSERT INTO d.t VALUES (1), (2)")
     session.close()

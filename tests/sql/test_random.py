@@ -166,7 +166,8 @@ def play(twin, seed):
     twin.same("SELECT n, a, HEX(c), d, e, MD5(b) FROM t")
     for key in twin.oracle.rows("SHOW KEYS FROM t WHERE seq_in_index = 1"):
         twin.same(f"SELECT n, {key[4]} FROM t FORCE INDEX (`{key[2]}`) WHERE {key[4]} IS NULL OR {key[4]} IS NOT NULL")
-    assert twin.under_test.rows("CHECK TABLE t EXTENDED")[-1][3] == "OK"
+    checked = twin.under_test.rows("CHECK TABLE t EXTENDED")
+    assert checked[-1][3] == "OK", f"{checked} after {twin.history[-STATEMENTS:]}"
     twin.ok("DROP TABLE t")
 
 
@@ -204,6 +205,8 @@ def test_random_concurrent_transactions_keep_their_sum(db, request):
         session.ok(f"SET rand_seed1 = {seed % 100000 + number}, rand_seed2 = {number + 1}")
         workers.append(session.later("CALL move(300)"))
     while any(worker.is_alive() for worker in workers):
+        failed = [worker.answer for worker in workers if worker.answer and worker.answer.error]
+        assert not failed, f"{failed} (seed {seed})"
         assert db.rows("SELECT SUM(v), COUNT(*) FROM m") == [(4000, 40)], f"a reader saw half a transaction (seed {seed})"
         assert db.rows("SELECT SUM(v), COUNT(*) FROM m FORCE INDEX (v) WHERE v > -100000") == [
             (4000, 40)
