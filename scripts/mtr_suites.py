@@ -119,11 +119,13 @@ def run_own_suite(root, options):
         raise Problem("name the tests to record: mtr_suites.py pbxt --record NAME...")
     if not options.record:
         fail_without_result(options.tests)
+    results = root.tests / "suite" / "pbxt" / "r"
+    results.mkdir(exist_ok=True)  # without this folder the driver writes results beside the tests
     arguments = ["--suite=pbxt", *[f"--mysqld=--{option}" for option in ENGINES["pbxt"].options]]
     verdicts = run_mtr(root, "pbxt", arguments + ["--record"] * options.record, options.tests, options.parallel)
     if options.record:
         for name in options.tests:
-            recorded = root.tests / "suite" / "pbxt" / "r" / f"{name}.result"
+            recorded = results / f"{name}.result"
             if recorded.exists():
                 shutil.copy(recorded, OWN_SUITES / "pbxt" / "r" / recorded.name)
     return {"pbxt": {" ".join(filter(None, verdict[2:4])): verdict for verdict in verdicts.values()}}
