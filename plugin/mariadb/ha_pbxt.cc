@@ -40,10 +40,12 @@ ha_pbxt::~ha_pbxt() {
 }
 
 handler::Table_flags ha_pbxt::table_flags() const {
+  // HA_PARTIAL_COLUMN_READ is left out: statements that change rows always read whole ones, so the server may
+  // compare them.
   Table_flags flags = HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER | HA_CAN_VIRTUAL_COLUMNS |
-                      HA_PARTIAL_COLUMN_READ | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_BINLOG_ROW_CAPABLE |
-                      HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_TABLES_WITHOUT_ROLLBACK |
-                      HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS |
+                      HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY |
+                      HA_REC_NOT_IN_SEQ | HA_CAN_TABLES_WITHOUT_ROLLBACK | HA_CAN_ONLINE_BACKUPS |
+                      HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS |
                       HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE | HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY;
   // A count without reading would leave the rows unlocked.
   THD* thd = ha_thd();
@@ -170,6 +172,7 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
   if (sql_lock_ == TL_UNLOCK && writes) binding_.lock_mode = PBXT_LOCK_EXCLUSIVE;
   all_columns_ = binding_.for_write;
   columns_changed_ = true;
+  prepared_bytes_ = all_columns_ ? table_share->reclength : table_share->null_bytes;
   if ((error = to_ha_error(pbxt_cursor_bind(cursor_, session->core(), &binding_), thd))) return error;
   session_ = session;
   return 0;

@@ -116,11 +116,10 @@ class ha_pbxt final : public handler {
     if (likely(status == PBXT_OK)) return 0;
     return status == PBXT_NOT_FOUND || status == PBXT_END ? nothing_found : fail(status);
   }
-  /* Bits of the record that no column owns must be as in the default record: the server compares whole
-   * records. */
-  void prepare_record(uchar* record) const {
-    memcpy(record, table_share->default_values, table_share->null_bytes);
-  }
+  /* The engine fills in what it has; the rest must be as in the default record, because the server compares
+     whole records before an update: the bits no column owns always, and the bytes of columns that are NULL
+     where rows may be changed. */
+  void prepare_record(uchar* record) const { memcpy(record, table_share->default_values, prepared_bytes_); }
   uint parts_in(uint index, key_part_map map) const;
   int start_pending();
   int end_scan();
@@ -143,6 +142,7 @@ class ha_pbxt final : public handler {
   bool range_end_set_ = false;
   bool in_range_first_ = false;
   bool all_columns_ = false;
+  uint prepared_bytes_ = 0;
   bool columns_changed_ = true; /* since they were last told to the cursor */
   bool scan_open_ = false;
   uint seek_length_ = 0;

@@ -21,8 +21,8 @@ int ha_pbxt::key_duplicated() {
   return HA_ERR_FOUND_DUPP_KEY;
 }
 
-/* A value given by the user may lie above the engine's next one. The greatest number of all stands for "no value
- * left". */
+/* A value given by the user may lie above the engine's next one. The greatest number of all stands for "no
+ * value left". */
 int ha_pbxt::raise_auto_increment(Field* field) {
   if (field->is_null() || table->s->next_number_keypart != 0) return 0;
   longlong value = field->val_int();
