@@ -11,25 +11,25 @@ def test_results_of_cargo_are_added_up():
         "running 3 tests",
         "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
     ]
-    assert add_up(lines) == (14, 1)
+    assert add_up(lines) == (14, 1, 1)
 
 
 def test_results_of_pytest_are_read_in_every_form():
-    assert add_up(["21 passed in 3.20s"]) == (21, 0)
-    assert add_up(["2 failed, 19 passed, 1 skipped in 63.20s (0:01:03)"]) == (19, 2)
-    assert add_up(["3 failed in 1.00s"]) == (0, 3)
-    assert add_up(["5 passed, 2 errors in 1.00s"]) == (5, 2)
-    assert add_up(["1 failed, 5 passed, 1 error in 1.00s"]) == (5, 2)
-    assert add_up(["1 error in 0.10s"]) == (0, 1)
-    assert add_up(["======= 1 failed, 2 passed in 0.10s ======="]) == (2, 1)
+    assert add_up(["21 passed in 3.20s"]) == (21, 0, 0)
+    assert add_up(["2 failed, 19 passed, 1 skipped in 63.20s (0:01:03)"]) == (19, 2, 1)
+    assert add_up(["3 failed in 1.00s"]) == (0, 3, 0)
+    assert add_up(["5 passed, 2 errors in 1.00s"]) == (5, 2, 0)
+    assert add_up(["1 failed, 5 passed, 1 error in 1.00s"]) == (5, 2, 0)
+    assert add_up(["1 error in 0.10s"]) == (0, 1, 0)
+    assert add_up(["======= 1 failed, 2 passed in 0.10s ======="]) == (2, 1, 0)
 
 
 def test_other_lines_count_for_nothing():
-    assert add_up(["", "passed", "loaded 20 passed rows in 3.0s", "error in 3 places", "10 passed through"]) == (0, 0)
+    assert add_up(["", "passed", "loaded 20 passed rows in 3.0s", "error in 3 places", "10 passed through"]) == (0, 0, 0)
 
 
 def test_results_of_the_servers_test_driver_are_added_up():
-    assert add_up(["101 passed, 3 failed, 10 skipped"]) == (101, 3)
+    assert add_up(["101 passed, 3 failed, 10 skipped"]) == (101, 3, 10)
 
 
 def test_a_verdict_is_read_with_suite_overlay_combination_and_reason():
