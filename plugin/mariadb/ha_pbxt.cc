@@ -167,9 +167,6 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
     binding_.lock_mode = PBXT_LOCK_EXCLUSIVE;
   else if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED)
     binding_.lock_mode = PBXT_LOCK_SHARED;
-  // Checks of long unique keys read through a second handler: they must see and hold the newest committed
-  // rows.
-  if (sql_lock_ == TL_UNLOCK && writes) binding_.lock_mode = PBXT_LOCK_EXCLUSIVE;
   all_columns_ = binding_.for_write;
   columns_changed_ = true;
   prepared_bytes_ = all_columns_ ? table_share->reclength : table_share->null_bytes;
@@ -178,8 +175,22 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
   return 0;
 }
 
+/* Reads find and hold the newest rows, also those of transactions younger than the snapshot, until it is
+ * turned off again. */
+int ha_pbxt::read_newest(bool on) {
+  pbxt_bind wanted = binding_;
+  if (on) {
+    wanted.lock_mode = PBXT_LOCK_EXCLUSIVE;
+    wanted.newest = 1;
+  }
+  reads_newest_ = on;
+  columns_changed_ = true;
+  return fail(pbxt_cursor_bind(cursor_, session_->core(), &wanted));
+}
+
 void ha_pbxt::unbind() {
   if (!session_) return;
+  reads_newest_ = false;
   pbxt_cursor_unbind(cursor_);
   session_ = nullptr;
 }

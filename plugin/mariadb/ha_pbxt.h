@@ -107,6 +107,8 @@ class ha_pbxt final : public handler {
   void forbid_index_only_reads_of_virtual_columns();
   int bind(THD* thd, thr_lock_type lock_type);
   void unbind();
+  int read_newest(bool on);
+  bool checks_uniqueness(uint index) const;
 
   void read_table_size(uint flag);
   void read_key_statistics();
@@ -142,6 +144,7 @@ class ha_pbxt final : public handler {
   bool range_end_set_ = false;
   bool in_range_first_ = false;
   bool all_columns_ = false;
+  bool reads_newest_ = false; /* read_newest(true) was the last call */
   uint prepared_bytes_ = 0;
   bool columns_changed_ = true; /* since they were last told to the cursor */
   bool scan_open_ = false;

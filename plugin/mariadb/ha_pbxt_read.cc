@@ -12,6 +12,18 @@
 namespace pbxt {
 namespace {
 
+bool searches_rows_to_change(THD* thd) {
+  switch (thd_sql_command(thd)) {
+    case SQLCOM_UPDATE:
+    case SQLCOM_UPDATE_MULTI:
+    case SQLCOM_DELETE:
+    case SQLCOM_DELETE_MULTI:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /* The server gives search modes for DESC parts in index order already. */
 bool seek_mode(ha_rkey_function mode, pbxt_seek* seek) {
   switch (mode) {
@@ -46,7 +58,8 @@ bool seek_mode(ha_rkey_function mode, pbxt_seek* seek) {
 int ha_pbxt::choose_columns() {
   columns_changed_ = false;
   const MY_BITMAP* wanted = table->read_set;
-  if (all_columns_ || bitmap_is_set_all(wanted)) return fail(pbxt_cursor_columns(cursor_, nullptr, 0));
+  if (all_columns_ || reads_newest_ || bitmap_is_set_all(wanted))
+    return fail(pbxt_cursor_columns(cursor_, nullptr, 0));
   size_t bytes = (table->s->fields + 7) / 8;
   return fail(pbxt_cursor_columns(cursor_, reinterpret_cast<const uint8_t*>(wanted->bitmap), bytes));
 }
@@ -100,16 +113,29 @@ int ha_pbxt::rnd_pos(uchar* record, uchar* position) {
 
 /* ---- index reads ---- */
 
+/* Some keys are checked by the server, which reads them before a row is written: through this handler, or,
+ * where it is busy searching, through a clone that is locked for reading only. No search uses a key over long
+ * values; one of periods may be used by a search for rows to change. */
+bool ha_pbxt::checks_uniqueness(uint index) const {
+  const KEY& key = table->key_info[index];
+  if (!session_ || table->current_lock != F_WRLCK) return false;
+  if (key.algorithm == HA_KEY_ALG_LONG_HASH) return true;
+  bool is_clone = sql_lock_ == TL_UNLOCK;
+  return key.without_overlaps && (is_clone || !searches_rows_to_change(ha_thd()));
+}
+
 int ha_pbxt::index_init(uint index, bool) {
   active_index = index;
   seek_is_current_ = range_end_set_ = false;
   pending_ = Pending::kIndex;
-  return 0;
+  return checks_uniqueness(index) ? read_newest(true) : 0;
 }
 
 int ha_pbxt::index_end() {
   active_index = MAX_KEY;
-  return end_scan();
+  int error = end_scan();
+  int bind_error = reads_newest_ && session_ ? read_newest(false) : 0;
+  return error ? error : bind_error;
 }
 
 int ha_pbxt::seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode) {

@@ -64,12 +64,11 @@ int ha_pbxt::delete_row(const uchar* record) {
  * that are still running, for which the read waits. */
 void ha_pbxt::get_auto_increment_in_group(ulonglong offset, ulonglong increment, ulonglong wanted,
                                           ulonglong* first, ulonglong* reserved) {
-  pbxt_bind newest = binding_;
-  newest.lock_mode = PBXT_LOCK_EXCLUSIVE;
-  int error = fail(pbxt_cursor_bind(cursor_, session_->core(), &newest));
+  int error = read_newest(true);
   if (!error) handler::get_auto_increment(offset, increment, wanted, first, reserved);
-  if (!error) error = fail(pbxt_cursor_bind(cursor_, session_->core(), &binding_));
-  if (error) *first = ULONGLONG_MAX;
+  if (!error) error = read_newest(false);
+  // The server has told of an error by itself and goes on with 1.
+  if (error || ha_thd()->is_error()) *first = ULONGLONG_MAX;
 }
 
 void ha_pbxt::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,

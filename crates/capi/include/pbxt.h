@@ -323,6 +323,7 @@ typedef struct pbxt_bind {
   uint8_t skip_locked; /* rows locked by others are left out */
   uint8_t no_wait;     /* rows locked by others: PBXT_LOCK_TIMEOUT at once */
   uint8_t autonomous;  /* each change commits by itself, visible at once (sequences) */
+  uint8_t newest;      /* the newest versions count, whatever the snapshot sees */
 } pbxt_bind;
 
 pbxt_status pbxt_cursor_open(pbxt_table* table, pbxt_cursor** cursor);

@@ -21,6 +21,7 @@ pub struct PbxtBind {
     pub skip_locked: u8,
     pub no_wait: u8,
     pub autonomous: u8,
+    pub newest: u8,
 }
 
 /// `pbxt_cursor`.
@@ -140,6 +141,7 @@ pub unsafe extern "C" fn pbxt_cursor_bind(
                 _ => Some(LockMode::Exclusive),
             },
             for_write: given.for_write != 0,
+            newest: given.newest != 0,
             busy: match (given.skip_locked, given.no_wait) {
                 (0, 0) => Busy::Wait,
                 (0, _) => Busy::Fail,

@@ -29,6 +29,8 @@ pub struct Bind {
     pub lock: Option<LockMode>,
     /// The statement may change the table.
     pub for_write: bool,
+    /// The newest versions count on every isolation level, also those of transactions younger than the snapshot.
+    pub newest: bool,
     /// What to do about rows others have locked.
     pub busy: Busy,
 }
@@ -197,8 +199,9 @@ impl Cursor {
     /// Decides access and view for the reads that follow (rules T9, T18, T22).
     pub(crate) fn begin_reading(&mut self, session: &mut Session) -> Result<()> {
         session.refuse_if_doomed()?;
-        let newest =
-            session.isolation() == Isolation::ReadCommitted || !session.conflicts_are_errors(&self.table);
+        let newest = self.bind.newest
+            || session.isolation() == Isolation::ReadCommitted
+            || !session.conflicts_are_errors(&self.table);
         let wanted = self
             .bind
             .lock
