@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the test suites one after the other and adds up their results.
 
-  core     the crates' own tests, with expensive checks and stop points switched on
+  core     the crates' own tests, with expensive checks and stop points switched on; with --long ten times as many crash images
   loom     interleavings of the latches, of the log's tail and of the transaction table
   workshop tests of the scripts that others rely on
   sql      real servers and real connections (tests/sql); with --long 50 kills and 200 random rounds
@@ -136,7 +136,7 @@ def run_suite(suite, long):
     process = subprocess.Popen(
         command,
         cwd=ROOT,
-        env={**os.environ, **suite.environment},
+        env={**os.environ, **({"PBXT_SWEEP_SEEDS": "10"} if long else {}), **suite.environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
