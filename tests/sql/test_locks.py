@@ -108,7 +108,11 @@ def test_a_job_queue_gives_every_job_to_one_worker(db):
         " IF j IS NULL THEN COMMIT; LEAVE l; END IF;"
         " DELETE FROM job WHERE id = j; INSERT INTO done VALUES (j, w); COMMIT; END LOOP; END"
     )
-    workers = [db.session().later(f"CALL work({number})") for number in range(4)]
+    sessions = [db.session() for _ in range(4)]
+    if db.engine.upper() == "PBXT":  # in the other mode a job that was done since the snapshot is a conflict, and the worker tries again
+        for session in sessions:
+            session.ok("SET SESSION pbxt_conflict_mode = 'wait'")
+    workers = [session.later(f"CALL work({number})") for number, session in enumerate(sessions)]
     for worker in workers:
         assert worker.result(60).error is None, worker.answer
     left = db.value("SELECT COUNT(*) FROM job")

@@ -126,7 +126,7 @@ class Maker:
             f"SELECT a, COUNT(*), SUM(d) FROM t WHERE {self.where()} GROUP BY a",
             f"SELECT x.n, y.n FROM t x JOIN t y ON x.a = y.a WHERE x.n < y.n AND y.n < {draw.randint(5, 60)}",
             f"SELECT n, a FROM t WHERE {self.where()} FOR UPDATE", "SELECT DISTINCT a FROM t",
-            "SELECT HEX(MIN(c)), HEX(MAX(d)) FROM t",
+            "SELECT MIN(c) = 'a', MIN(e), HEX(MAX(d)) FROM t",
         ])  # fmt: skip
 
     def control(self):
