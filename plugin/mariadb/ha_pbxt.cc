@@ -169,7 +169,6 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
     binding_.lock_mode = PBXT_LOCK_SHARED;
   all_columns_ = binding_.for_write;
   columns_changed_ = true;
-  prepared_bytes_ = all_columns_ ? table_share->reclength : table_share->null_bytes;
   if ((error = to_ha_error(pbxt_cursor_bind(cursor_, session->core(), &binding_), thd))) return error;
   session_ = session;
   return 0;

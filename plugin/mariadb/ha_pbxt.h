@@ -115,13 +115,18 @@ class ha_pbxt final : public handler {
 
   int fail(pbxt_status status) const;
   int found(pbxt_status status, int nothing_found) const {
-    if (likely(status == PBXT_OK)) return 0;
+    if (likely(status == PBXT_OK)) {
+      if (all_columns_) open_table_->reset_nulls(reading_);
+      return 0;
+    }
     return status == PBXT_NOT_FOUND || status == PBXT_END ? nothing_found : fail(status);
   }
-  /* The engine fills in what it has; the rest must be as in the default record, because the server compares
-     whole records before an update: the bits no column owns always, and the bytes of columns that are NULL
-     where rows may be changed. */
-  void prepare_record(uchar* record) const { memcpy(record, table_share->default_values, prepared_bytes_); }
+  /* The engine fills in what it has; the bits no column owns must be as in the default record, because the server
+     compares whole records before an update. */
+  void prepare_record(uchar* record) {
+    reading_ = record;
+    memcpy(record, table_share->default_values, table_share->null_bytes);
+  }
   uint parts_in(uint index, key_part_map map) const;
   int start_pending();
   int end_scan();
@@ -145,7 +150,7 @@ class ha_pbxt final : public handler {
   bool in_range_first_ = false;
   bool all_columns_ = false;
   bool reads_newest_ = false; /* read_newest(true) was the last call */
-  uint prepared_bytes_ = 0;
+  uchar* reading_ = nullptr;   /* the record being read */
   bool columns_changed_ = true; /* since they were last told to the cursor */
   bool scan_open_ = false;
   uint seek_length_ = 0;

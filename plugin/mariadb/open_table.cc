@@ -3,11 +3,32 @@
  */
 #include "open_table.h"
 
+#include <algorithm>
+
 namespace pbxt {
 
 pbxt_status OpenTable::open(const TABLE* table, const char* name) {
   definition_.build(table, name);
+  note_reset_bytes(table);
   return pbxt_table_open(db, &definition_.def, &core_);
+}
+
+/* Lets every nullable column of fixed length reset itself in a record of its own and keeps what it wrote. */
+void OpenTable::note_reset_bytes(const TABLE* table) {
+  uchar* record = table->record[0];
+  std::vector<uchar> before(record, record + table->s->reclength);
+  for (Field** each = table->field; *each; each++) {
+    Field* field = *each;
+    if (!field->real_maybe_null() || (field->flags & BLOB_FLAG) || field->real_type() == MYSQL_TYPE_VARCHAR) continue;
+    field->reset();
+    uint offset = static_cast<uint>(field->ptr - record);
+    uint length = field->pack_length();
+    bool zero = std::all_of(field->ptr, field->ptr + length, [](uchar byte) { return byte == 0; });
+    uint null_offset = static_cast<uint>(field->null_ptr - record);
+    if (!zero) resets_.push_back({offset, length, null_offset, field->null_bit});
+  }
+  reset_record_.assign(record, record + table->s->reclength);
+  memcpy(record, before.data(), before.size());
 }
 
 OpenTable::~OpenTable() {

@@ -21,7 +21,23 @@ class OpenTable {
   pbxt_status open(const TABLE* table, const char* name);
   pbxt_table* core() const { return core_; }
 
+  /* Columns that are NULL get the bytes the server's own set_null() leaves in them: it compares whole records to find
+     out whether an update changes anything, and its zero of a DECIMAL or DATETIME is not made of zero bytes. */
+  void reset_nulls(uchar* record) const {
+    for (const ResetBytes& field : resets_)
+      if (record[field.null_offset] & field.null_bit)
+        memcpy(record + field.offset, reset_record_.data() + field.offset, field.length);
+  }
+
  private:
+  struct ResetBytes {
+    uint offset, length, null_offset;
+    uchar null_bit;
+  };
+  void note_reset_bytes(const TABLE* table);
+
+  std::vector<ResetBytes> resets_; /* nullable columns whose bytes while NULL are not all zero */
+  std::vector<uchar> reset_record_;
   Definition definition_; /* the engine keeps pointers to its key part contexts */
   pbxt_table* core_ = nullptr;
 };
