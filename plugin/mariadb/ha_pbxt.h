@@ -121,8 +121,8 @@ class ha_pbxt final : public handler {
     }
     return status == PBXT_NOT_FOUND || status == PBXT_END ? nothing_found : fail(status);
   }
-  /* The engine fills in what it has; the bits no column owns must be as in the default record, because the server
-     compares whole records before an update. */
+  /* The engine fills in what it has; the bits no column owns must be as in the default record, because the
+     server compares whole records before an update. */
   void prepare_record(uchar* record) {
     reading_ = record;
     memcpy(record, table_share->default_values, table_share->null_bytes);
@@ -149,8 +149,8 @@ class ha_pbxt final : public handler {
   bool range_end_set_ = false;
   bool in_range_first_ = false;
   bool all_columns_ = false;
-  bool reads_newest_ = false; /* read_newest(true) was the last call */
-  uchar* reading_ = nullptr;   /* the record being read */
+  bool reads_newest_ = false;   /* read_newest(true) was the last call */
+  uchar* reading_ = nullptr;    /* the record being read */
   bool columns_changed_ = true; /* since they were last told to the cursor */
   bool scan_open_ = false;
   uint seek_length_ = 0;

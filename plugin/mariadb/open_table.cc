@@ -19,7 +19,8 @@ void OpenTable::note_reset_bytes(const TABLE* table) {
   std::vector<uchar> before(record, record + table->s->reclength);
   for (Field** each = table->field; *each; each++) {
     Field* field = *each;
-    if (!field->real_maybe_null() || (field->flags & BLOB_FLAG) || field->real_type() == MYSQL_TYPE_VARCHAR) continue;
+    if (!field->real_maybe_null() || (field->flags & BLOB_FLAG) || field->real_type() == MYSQL_TYPE_VARCHAR)
+      continue;
     field->reset();
     uint offset = static_cast<uint>(field->ptr - record);
     uint length = field->pack_length();

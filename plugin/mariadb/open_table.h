@@ -21,8 +21,9 @@ class OpenTable {
   pbxt_status open(const TABLE* table, const char* name);
   pbxt_table* core() const { return core_; }
 
-  /* Columns that are NULL get the bytes the server's own set_null() leaves in them: it compares whole records to find
-     out whether an update changes anything, and its zero of a DECIMAL or DATETIME is not made of zero bytes. */
+  /* Columns that are NULL get the bytes the server's own set_null() leaves in them: it compares whole records
+     to find out whether an update changes anything, and its zero of a DECIMAL or DATETIME is not made of zero
+     bytes. */
   void reset_nulls(uchar* record) const {
     for (const ResetBytes& field : resets_)
       if (record[field.null_offset] & field.null_bit)
