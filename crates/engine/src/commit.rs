@@ -113,7 +113,8 @@ impl Session {
     /// Rule T8: what lies in [mark, now) is void for everyone.
     pub(crate) fn roll_back_to_mark(&mut self, mark: &Mark) -> Result<()> {
         for (position, work) in self.work.tables.iter_mut().enumerate() {
-            work.rows = mark.rows.get(position).copied().unwrap_or(0);
+            let marked = mark.rows.get(position).copied().unwrap_or_default();
+            (work.rows, work.unseen) = (marked.rows, marked.unseen);
         }
         if !self.work.logged || self.work.last_lsn <= mark.lsn {
             return Ok(());

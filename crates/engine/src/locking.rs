@@ -199,6 +199,7 @@ impl Session {
             self.work.tables.push(TableWork {
                 table: Arc::clone(table),
                 rows: 0,
+                unseen: 0,
                 bytes: 0,
                 written: false,
             });

@@ -9,6 +9,7 @@
 //! Latches and I/O: none; may read versions.
 
 use crate::error::Result;
+use crate::keys::KeyChanges;
 use crate::session::{Isolation, Session};
 use crate::stored_values::StoredValues;
 use crate::table::{Index, Table};
@@ -39,6 +40,7 @@ impl Session {
         row: RowId,
         before: MapWord,
         lsn: Lsn,
+        keys: &KeyChanges,
     ) -> Result<()> {
         let guard = crossbeam_epoch::pin();
         let Some(snapshot) = &self.work.snapshot else {
@@ -50,24 +52,38 @@ impl Session {
             Viewer::snapshot(snapshot.ts(), TxnId::new(0), Viewer::NO_CURSOR),
             &guard,
         )?;
-        for index in &table.indexes {
+        for (number, index) in table.indexes.iter().enumerate() {
+            // Where the change itself moves the key, its own events say that the newest key is left and what comes: an
+            // entry or anti-entry of the same LSN here would contradict them.
+            let change = keys.items().iter().find(|change| change.index == number);
+            let new_key = change.and_then(|change| keys.new_key(change));
             let now = self.key_of(table, index, newest, &guard)?;
             let then = self.key_of(table, index, seen, &guard)?;
             if now == then {
                 continue;
             }
-            if let Some(key) = then {
+            if let Some(key) = then.filter(|then| new_key != Some(then.as_slice())) {
                 index
                     .tree
                     .insert(&key, row, self.work.txn, lsn, Sign::Anti, &[])?;
             }
-            if let Some(key) = now {
+            if let Some(key) = now.filter(|_| change.is_none()) {
                 index
                     .tree
                     .insert(&key, row, self.work.txn, lsn, Sign::Entry, &[])?;
             }
         }
         Ok(())
+    }
+
+    /// True if this transaction's snapshot has no row behind `before`: the row appears to it by being changed.
+    pub(crate) fn snapshot_misses(&self, before: MapWord) -> Result<bool> {
+        let guard = crossbeam_epoch::pin();
+        let Some(snapshot) = &self.work.snapshot else {
+            return Ok(false);
+        };
+        let viewer = Viewer::snapshot(snapshot.ts(), TxnId::new(0), Viewer::NO_CURSOR);
+        Ok(self.version_behind(before, viewer, &guard)?.is_none())
     }
 
     fn version_behind(&self, word: MapWord, viewer: Viewer, guard: &Guard) -> Result<Addr> {

@@ -356,6 +356,7 @@ pub(crate) fn adopt_prepared(db: &Arc<Database>, prepared: Vec<FoundPrepared>) -
                 work.tables.push(TableWork {
                     table,
                     rows: delta.rows,
+                    unseen: 0,
                     bytes: 0,
                     written: true,
                 });

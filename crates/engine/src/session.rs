@@ -87,16 +87,25 @@ pub(crate) enum Phase {
 pub(crate) struct TableWork {
     pub table: Arc<Table>,
     pub rows: i64,
+    /// Rows changed although the transaction's snapshot has none there: its own count has them, those of others never.
+    pub unseen: i64,
     pub bytes: i64,
     /// The intent lock is held.
     pub written: bool,
+}
+
+/// What a mark remembers of one table: `rows` and `unseen` of its `TableWork`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct MarkedRows {
+    pub rows: i64,
+    pub unseen: i64,
 }
 
 /// A place to roll back to (rule T8).
 #[derive(Debug)]
 pub(crate) struct Mark {
     pub lsn: Lsn,
-    pub rows: Vec<i64>,
+    pub rows: Vec<MarkedRows>,
 }
 
 /// What the running transaction did so far.
@@ -167,6 +176,11 @@ impl Session {
     /// The part of the session other threads may use (kill).
     pub fn gate(&self) -> &Arc<SessionGate> {
         &self.gate
+    }
+
+    /// The settings.
+    pub fn config(&self) -> SessionConfig {
+        self.config
     }
 
     /// Changes the settings.
@@ -265,13 +279,13 @@ impl Session {
         ts
     }
 
-    /// Row-count change of this transaction in `table`.
+    /// By how much the rows this transaction sees in `table` differ from those of its snapshot.
     pub fn row_delta(&self, table: &Table) -> i64 {
         self.work
             .tables
             .iter()
             .find(|work| work.table.id == table.id)
-            .map_or(0, |work| work.rows)
+            .map_or(0, |work| work.rows + work.unseen)
     }
 
     /// Isolation of the running transaction.
@@ -343,9 +357,13 @@ impl Session {
     }
 
     fn mark(&self) -> Mark {
+        let marked = |work: &TableWork| MarkedRows {
+            rows: work.rows,
+            unseen: work.unseen,
+        };
         Mark {
             lsn: self.db.log.tail(),
-            rows: self.work.tables.iter().map(|work| work.rows).collect(),
+            rows: self.work.tables.iter().map(marked).collect(),
         }
     }
 

@@ -146,9 +146,12 @@ impl Session {
             match self.write_version(table, row, kind, &beneath, version) {
                 Ok(Attempt::Done(lsn)) => {
                     turn.took();
+                    if beneath.overtaken && self.snapshot_misses(beneath.word)? {
+                        self.work.tables[position].unseen += 1;
+                    }
                     if let Some(version) = version {
                         if beneath.overtaken {
-                            self.publish_overtaken(table, row, beneath.word, lsn)?;
+                            self.publish_overtaken(table, row, beneath.word, lsn, version.keys)?;
                         }
                         self.publish_events(table, row, lsn, version.keys)?;
                     }

@@ -54,6 +54,20 @@ impl PlayRow {
         self.memo.as_ref().is_some_and(|memo| memo.len() >= LARGE)
     }
 
+    /// The row in few words.
+    pub fn brief(&self) -> String {
+        let Self {
+            id, group, tag, name, ..
+        } = self;
+        let memo = self
+            .memo
+            .as_ref()
+            .map_or("-".into(), |memo| format!("{} bytes", memo.len()));
+        let number = |value: &Option<u32>| value.map_or("-".into(), |value| value.to_string());
+        let name = String::from_utf8_lossy(name);
+        format!("({id} {} {} '{name}' {memo})", number(group), number(tag))
+    }
+
     /// The keys of the unique indexes: index position and value.
     pub fn unique_keys(&self) -> impl Iterator<Item = (usize, u32)> {
         [(0, Some(self.id)), (TAG_INDEX, self.tag)]
