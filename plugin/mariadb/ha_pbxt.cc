@@ -271,8 +271,10 @@ int ha_pbxt::info(uint flag) {
   if (!open_table_) return HA_ERR_NO_SUCH_TABLE;
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_AUTO | HA_STATUS_TIME)) read_table_size(flag);
   if (flag & HA_STATUS_CONST) stats.block_size = kBlockSize;
-  // The optimizer asks once per statement and table; the engine samples only indexes that have grown.
-  if (flag & (HA_STATUS_CONST | HA_STATUS_VARIABLE)) read_key_statistics();
+  // The optimizer asks once per statement and table; the engine samples only indexes that have grown. All
+  // partitions write the same numbers, so there it must be the one partition that the server chooses.
+  bool is_asked = flag & (table->part_info ? HA_STATUS_CONST : HA_STATUS_CONST | HA_STATUS_VARIABLE);
+  if (is_asked) read_key_statistics();
   if (flag & HA_STATUS_ERRKEY) errkey = duplicate_index_;
   return 0;
 }
