@@ -3,7 +3,7 @@
 //! Why it exists: the mix of operations is what finds mistakes; it stands in one table, `Play::choose`.
 //! Rules held: every choice comes from the world's random numbers, so that a seed plays the same life again.
 
-use crate::model::{Fault, Faults, Spot};
+use crate::model::{Fault, Faults, Spot, either};
 use crate::table::{LARGE, PlayRow, PlayTable};
 use crate::world::{SESSIONS, Step, World};
 use pbxt::{FlushAtCommit, Seek};
@@ -143,16 +143,14 @@ impl World {
         ));
         let before = self.model.txns[me].pending.rows.clone();
         let mut faults = Faults::new();
-        let mut placed = Vec::new();
         for (number, row) in rows.iter().enumerate() {
-            faults = self.model.predict_insert(me, table.id(), row);
-            if !faults.is_empty() {
+            faults = either(faults, self.model.predict_insert(me, table.id(), row));
+            if !faults.is_empty() && !faults.contains(&Fault::Maybe) {
                 break;
             }
             // The true row id is not known yet; any that nobody has will do for the prediction.
             let spot = (table.id(), RowId::new((1 << 40) + number as u64));
             self.model.note_change(me, spot, None, Some(row));
-            placed.push(spot);
         }
         let inserted = self.clients[me].insert_all(&table, &rows);
         let inserted = self.judge("insert", inserted, &faults)?;
