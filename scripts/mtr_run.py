@@ -21,6 +21,8 @@ WORDS = {"pass": "passed", "retry-pass": "passed", "fail": "failed", "retry-fail
 
 Verdict = namedtuple("Verdict", "suite overlay test combination word reason text", defaults=[""])
 
+# The driver's summary, which it prints only when it is through.
+LAST_WORDS = "The servers were restarted"
 # Lines of a failed test's report that are kept: enough to name the cause.
 TEXT_LINES = 400
 
@@ -53,7 +55,7 @@ def run_mtr(root, name, arguments, tests=(), parallel=0):
     ]
     log_path = WORK / f"{name}.log"
     verdicts = {}
-    failed, text = None, []
+    failed, text, ended = None, [], False
     with open(log_path, "w", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(
             command, cwd=root.tests, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -61,6 +63,7 @@ def run_mtr(root, name, arguments, tests=(), parallel=0):
         for raw in process.stdout:
             line = raw.decode("utf-8", errors="replace")
             log.write(line)
+            ended = ended or line.startswith(LAST_WORDS)
             verdict = read_verdict(line.rstrip())
             if verdict:
                 keep_text(verdicts, failed, text)
@@ -73,6 +76,11 @@ def run_mtr(root, name, arguments, tests=(), parallel=0):
     keep_text(verdicts, failed, text)
     if not verdicts:
         raise Problem(f"the server's test driver ran no test: see the end of {log_path}.")
+    if not ended:
+        raise Problem(
+            f"the server's test driver stopped after {len(verdicts)} tests with exit status {process.returncode}, "
+            f"before it was through: see the end of {log_path}, and run it again."
+        )
     return verdicts
 
 
