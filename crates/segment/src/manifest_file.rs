@@ -28,7 +28,7 @@ pub(crate) struct Facts {
     pub created: u64,
     pub incarnation: u32,
     pub sealed: BTreeMap<(SegmentClass, SegmentId), SealedSegment>,
-    /// Begun, not yet sealed, and vouched for by nothing else.
+    /// Begun and not yet sealed.
     pub begun: BTreeSet<(SegmentClass, SegmentId)>,
     /// Greatest id ever told of, per class: ids are not reused even after the file is gone (F2).
     pub highest: BTreeMap<SegmentClass, SegmentId>,

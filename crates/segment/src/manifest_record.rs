@@ -57,7 +57,7 @@ pub enum ManifestRecord {
         /// End of the log.
         end: Lsn,
     },
-    /// A segment that no log vouches for was begun; its file and name are durable.
+    /// A segment was begun; its file, header and name are durable. Nothing in it is acknowledged before this.
     Begun {
         /// Class.
         class: SegmentClass,

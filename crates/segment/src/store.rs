@@ -103,6 +103,7 @@ impl SegmentStore {
             _lock: lock,
         };
         store.check_files_are_there(&facts)?;
+        store.check_begun(SegmentClass::Hot)?;
         store.incarnation = facts.incarnation.max(store.newest_incarnation()?) + 1;
         if !mode.read_only {
             store.manifest.append(ManifestRecord::Opened {
@@ -277,6 +278,14 @@ impl SegmentStore {
             hash,
         });
         writer.write_at(&header.encode(), 0)?;
+        // Durable now: the header. Without it the manifest would vouch for a segment that cannot be read.
+        writer.sync_data()?;
+        // From here on a segment that is missing, empty or without header is damage and not one begun in vain: the log
+        // acknowledges nothing in it before this.
+        self.manifest.append(ManifestRecord::Begun {
+            class: SegmentClass::Hot,
+            id,
+        })?;
         Ok(writer)
     }
 

@@ -117,10 +117,21 @@ fn a_segment_missing_in_the_middle_is_noticed() {
     // The second opening's segment is replaced by what a prepared one looks like.
     disk.replace("hot-00000002.seg", &vec![0; SEGMENT as usize]);
     let message = refusal(&disk);
-    assert!(
-        message.contains("hot-00000003.seg") || message.contains("hot-00000001.seg"),
-        "{message}"
-    );
+    assert!(message.contains("hot-00000002.seg"), "{message}");
+}
+
+#[test]
+fn the_last_segment_emptied_or_removed_is_noticed() {
+    let emptied = |disk: &SimDisk| disk.replace("hot-00000001.seg", &[]);
+    let zeroed = |disk: &SimDisk| disk.replace("hot-00000001.seg", &vec![0; SEGMENT as usize]);
+    let removed = |disk: &SimDisk| disk.remove("hot-00000001.seg").expect("there");
+    let damages: [&dyn Fn(&SimDisk); 3] = [&emptied, &zeroed, &removed];
+    for damage in damages {
+        let (disk, _) = killed_after(2, 300);
+        damage(&disk);
+        let message = refusal(&disk);
+        assert!(message.contains("hot-00000001.seg"), "{message}");
+    }
 }
 
 #[test]
