@@ -26,7 +26,7 @@ impl World {
     pub fn step(&mut self) -> Step {
         let me = self.rng.below(SESSIONS as u64) as usize;
         let choice = self.rng.below(100);
-        let Some(name) = self.some_table()? else {
+        let Some(name) = self.some_table() else {
             return self.create_table(me);
         };
         if self.model.txns[me].prepared.is_some() {
@@ -56,12 +56,12 @@ impl World {
         }
     }
 
-    fn some_table(&mut self) -> Step<Option<String>> {
+    fn some_table(&mut self) -> Option<String> {
         let names: Vec<String> = self.model.state.names.keys().cloned().collect();
         if names.is_empty() {
-            return Ok(None);
+            return None;
         }
-        Ok(Some(names[self.rng.below(names.len() as u64) as usize].clone()))
+        Some(names[self.rng.below(names.len() as u64) as usize].clone())
     }
 
     fn table(&mut self, name: &str) -> Step<PlayTable> {

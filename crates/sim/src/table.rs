@@ -266,7 +266,7 @@ impl PlayTable {
                     self.db.blobs().read(&stored, &mut value)?;
                     Some(value)
                 }
-                _ => None,
+                Value::Null => None,
             })
         };
         Ok(PlayRow {
