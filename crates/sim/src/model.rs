@@ -29,6 +29,8 @@ pub enum Fault {
     Busy,
     /// The table is newer than the snapshot.
     Definition,
+    /// No fault: it may as well succeed.
+    Maybe,
 }
 
 impl Fault {
@@ -54,6 +56,9 @@ pub struct Change {
     pub now: Option<PlayRow>,
     /// Unique keys it has had on the way: nobody else gets them before the end.
     pub keys: BTreeSet<(usize, u32)>,
+    /// Unique keys of the version that the transaction's snapshot sees, where a newer one was overtaken (rule T11): others
+    /// may have to wait for them although they are free.
+    shadow: BTreeSet<(usize, u32)>,
 }
 
 /// What a transaction did.
@@ -149,6 +154,7 @@ impl Model {
             .values_mut()
             .flat_map(|pending| pending.rows.values_mut())
         {
+            change.shadow.clear();
             change.keys = change.now.iter().flat_map(PlayRow::unique_keys).collect();
         }
         Self {
@@ -229,7 +235,8 @@ impl Model {
         let before: BTreeSet<_> = old.into_iter().flat_map(PlayRow::unique_keys).collect();
         let mut faults = Faults::new();
         for key in row.unique_keys().filter(|key| !before.contains(key)) {
-            faults.extend(self.one_key_faults(me, spot, key));
+            let more = self.one_key_faults(me, spot, key);
+            faults = either(faults, more);
         }
         faults
     }
@@ -243,6 +250,8 @@ impl Model {
                 is_held.insert(*other);
                 if change.keys.contains(&key) || has(self.state.rows.get(other)) {
                     faults.insert(Fault::Busy);
+                } else if change.shadow.contains(&key) {
+                    faults.extend([Fault::Busy, Fault::Maybe]);
                 }
             }
         }
@@ -300,6 +309,10 @@ impl Model {
             let seq = self.txns[me].snapshot.as_ref().map_or(0, |snapshot| snapshot.seq);
             let changed = self.changed_at.get(&spot).is_some_and(|at| *at > seq);
             return if changed && (seen.is_some() || self.state.rows.contains_key(&spot)) {
+                if seen.is_none() {
+                    // Such a row can be read by its id; only the change finds out, with the table's lock held.
+                    self.txns[me].pending.tables.insert(spot.0);
+                }
                 Err(Faults::from([Fault::Conflict]))
             } else {
                 Ok(seen)
@@ -327,7 +340,7 @@ impl Model {
         let is_same = new.is_some_and(|new| new == old && !new.has_blob());
         let mut faults = new.map_or_else(Faults::new, |new| self.key_faults(me, spot, Some(old), new));
         if !is_same && self.is_locked_by_other(me, spot) {
-            faults.insert(Fault::Busy);
+            faults = either(faults, Faults::from([Fault::Busy]));
         }
         faults
     }
@@ -337,7 +350,14 @@ impl Model {
         if old.is_some() && new == old && !old.is_some_and(PlayRow::has_blob) {
             return;
         }
-        let change = self.txns[me].pending.rows.entry(spot).or_default();
+        let txn = &mut self.txns[me];
+        let change = txn.pending.rows.entry(spot).or_default();
+        if let Some(snapshot) = txn.snapshot.as_ref().filter(|_| txn.mode == Mode::RepeatableWait) {
+            let seen = snapshot.rows.get(&spot);
+            change
+                .shadow
+                .extend(seen.into_iter().flat_map(PlayRow::unique_keys));
+        }
         change.keys.extend(new.into_iter().flat_map(PlayRow::unique_keys));
         change.now = new.cloned();
     }
@@ -430,6 +450,18 @@ impl Model {
             self.state.names.insert(to.to_owned(), table);
         }
     }
+}
+
+/// What two steps may answer together: only if neither is sure to fail the whole may succeed.
+pub fn either(first: Faults, second: Faults) -> Faults {
+    let is_sure = |faults: &Faults| !faults.is_empty() && !faults.contains(&Fault::Maybe);
+    let is_sure = is_sure(&first) || is_sure(&second);
+    let mut both = first;
+    both.extend(second);
+    if is_sure {
+        both.remove(&Fault::Maybe);
+    }
+    both
 }
 
 fn of_table(rows: &Rows, table: TableId) -> Rows {
