@@ -4,6 +4,7 @@ mod common;
 
 use common::{Fixture, by_hand, number_of, write_row};
 use pbxt_base::{Error, Lsn};
+use pbxt_io::Disk;
 use pbxt_segment::Geometry;
 use pbxt_testkit::SimDisk;
 use pbxt_txlog::LogOptions;
