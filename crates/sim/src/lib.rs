@@ -5,6 +5,7 @@
 //! them are tried, each from a number that plays it again.
 
 pub mod client;
+pub mod crash;
 pub mod model;
 pub mod play;
 pub mod table;

@@ -194,7 +194,11 @@ impl World {
             }
             None => self.clients[me].delete(&table, spot.1),
         };
-        let Some(found) = self.judge(verb, result, &faults)? else {
+        let found = if deletes && faults.is_empty() {
+            self.must(verb, result)?
+        } else if let Some(found) = self.judge(verb, result, &faults)? {
+            found
+        } else {
             return Ok(());
         };
         if found.as_ref() != Some(&old) {
@@ -289,7 +293,7 @@ impl World {
         self.note(format!("{me}: rollback to savepoint {position}"));
         let lsn = self.model.txns[me].savepoints[position].0;
         let undone = self.clients[me].session.rollback_to(lsn);
-        self.judge("rollback to savepoint", undone, &Faults::new())?;
+        self.must("rollback to savepoint", undone)?;
         self.model.roll_back_to(me, position);
         Ok(())
     }
@@ -302,7 +306,7 @@ impl World {
         self.model.commit(me, mode);
         self.request();
         let done = self.clients[me].session.commit();
-        self.judge("commit", done, &Faults::new())?;
+        self.must("commit", done)?;
         if is_logged {
             self.acknowledge(flush);
         }
@@ -315,7 +319,7 @@ impl World {
         let mode = self.next_mode(me);
         self.model.rollback(me, mode);
         let done = self.clients[me].session.rollback();
-        self.judge("rollback", done, &Faults::new())?;
+        self.must("rollback", done)?;
         Ok(())
     }
 
@@ -357,9 +361,9 @@ impl World {
         self.model.commit(me, mode);
         self.request();
         let visible = self.clients[me].session.commit_ordered();
-        self.judge("commit_ordered", visible, &Faults::new())?;
+        self.must("commit_ordered", visible)?;
         let done = self.clients[me].session.commit();
-        self.judge("commit after commit_ordered", done, &Faults::new())?;
+        self.must("commit after commit_ordered", done)?;
         self.model.txns[me].mode = self.next_mode(me);
         Ok(())
     }
@@ -370,7 +374,7 @@ impl World {
         self.model.rollback(me, mode);
         self.request();
         let done = self.clients[me].session.rollback();
-        self.judge("rollback of a prepared transaction", done, &Faults::new())?;
+        self.must("rollback of a prepared transaction", done)?;
         Ok(())
     }
 
@@ -400,7 +404,7 @@ impl World {
         } else {
             db.rollback_prepared(&xid)
         };
-        self.judge("end of a prepared transaction", done, &Faults::new())?;
+        self.must("end of a prepared transaction", done)?;
         self.acknowledge(FlushAtCommit::Durable);
         Ok(())
     }

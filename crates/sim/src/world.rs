@@ -12,7 +12,7 @@ use crate::table::PlayTable;
 use pbxt::{ConflictMode, Database, Error, FlushAtCommit, Isolation, Options, SessionConfig};
 use pbxt_base::{Error as StorageError, TableId};
 use pbxt_segment::Geometry;
-use pbxt_testkit::{Rng, SimDisk};
+use pbxt_testkit::{Fault as PlantedFault, Rng, SimDisk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -48,6 +48,8 @@ pub struct World {
     history: Vec<State>,
     durable: usize,
     written: usize,
+    /// The oldest state that the next opening may find.
+    oldest: usize,
     /// Greatest automatic value handed out, and the one that must not come again after a crash.
     pub(crate) values: BTreeMap<TableId, u64>,
     durable_values: BTreeMap<TableId, u64>,
@@ -55,8 +57,12 @@ pub struct World {
     pub may_break: bool,
     /// The disk is told to be full: refusals are expected.
     pub may_be_full: bool,
-    /// Refusals for want of space.
+    /// Operations refused because the disk was full or failed, without harm.
     pub refused: u64,
+    /// Operation of the disk before which the power goes off.
+    cut_at: Option<u64>,
+    /// Faults that every disk of this world has.
+    pub faults: Vec<PlantedFault>,
     trace: Vec<String>,
     pub(crate) next_xid: u64,
 }
@@ -91,11 +97,14 @@ impl World {
             history: vec![State::default()],
             durable: 0,
             written: 0,
+            oldest: 0,
             values: BTreeMap::new(),
             durable_values: BTreeMap::new(),
             may_break: false,
             may_be_full: false,
             refused: 0,
+            cut_at: None,
+            faults: Vec::new(),
             trace: Vec::new(),
             next_xid: 1,
         }
@@ -134,9 +143,10 @@ impl World {
         self.note("close".into());
         self.clients.clear();
         let closed = self.db().close();
-        self.judge("close", closed, &Faults::new())?;
+        self.must("close", closed)?;
         self.db = None;
         self.acknowledge(FlushAtCommit::Durable);
+        self.oldest = self.durable;
         Ok(())
     }
 
@@ -144,9 +154,12 @@ impl World {
     pub fn kill(&mut self) {
         self.note("kill".into());
         let disk = self.disk.kill();
+        let cut_at = self.cut_at;
         self.leave(disk);
-        self.history.drain(..self.written);
-        (self.durable, self.written) = (0, 0);
+        if let Some(operation) = cut_at {
+            self.cut_power_at(operation);
+        }
+        self.oldest = self.written;
     }
 
     /// The power fails, or failed.
@@ -154,8 +167,7 @@ impl World {
         self.note(format!("power cut, seed {seed}"));
         let disk = self.disk.crash(seed);
         self.leave(disk);
-        self.history.drain(..self.durable);
-        (self.durable, self.written) = (0, 0);
+        self.oldest = self.durable;
     }
 
     fn leave(&mut self, disk: SimDisk) {
@@ -166,6 +178,22 @@ impl World {
         self.clients.clear();
         self.db = None;
         self.disk = disk;
+        self.cut_at = None;
+        for fault in &self.faults {
+            self.disk.plant(fault.clone());
+        }
+    }
+
+    /// Cuts the power before this operation of the disk; see `SimDisk::cut_power_at`.
+    pub fn cut_power_at(&mut self, operation: u64) {
+        self.cut_at = Some(operation);
+        self.disk.cut_power_at(operation);
+    }
+
+    /// Plants a fault, on this disk and on what it is after a crash.
+    pub fn plant(&mut self, fault: PlantedFault) {
+        self.disk.plant(fault.clone());
+        self.faults.push(fault);
     }
 
     /// Isolation, conflict mode and durability of the session's next transaction.
@@ -214,7 +242,7 @@ impl World {
             }
         }
         let ended = self.clients[0].session.rollback();
-        self.judge("rollback", ended, &Faults::new())?;
+        self.must("rollback", ended)?;
         for xid in db.prepared.xids() {
             state.prepared.insert(xid, crate::model::Pending::default());
         }
@@ -239,8 +267,9 @@ impl World {
     /// The found state must be one of the history; from now on it is the only one.
     fn adopt(&mut self, found: State) -> Step {
         let position = self.history.iter().rposition(|state| is_same(state, &found));
+        let position = position.filter(|position| *position >= self.oldest);
         let Some(position) = position else {
-            let expected: Vec<String> = self.history.iter().map(brief).collect();
+            let expected: Vec<String> = self.history[self.oldest..].iter().map(brief).collect();
             return Err(self.wrong(&format!(
                 "found\n{}\nwhich is none of\n{}",
                 brief(&found),
@@ -253,7 +282,7 @@ impl World {
         self.values.retain(|table, _| lives.contains(table));
         self.durable_values = self.values.clone();
         self.history = vec![state.clone()];
-        (self.durable, self.written) = (0, 0);
+        (self.durable, self.written, self.oldest) = (0, 0, 0);
         self.model = Model::restarted(state, SESSIONS);
         Ok(())
     }
@@ -304,9 +333,44 @@ impl World {
                 self.refused += 1;
                 Ok(None)
             }
-            Error::Storage(error) if self.may_break => Err(Stop::Broken(error.to_string())),
+            Error::Storage(error) if self.may_break => self.broken(error),
             error => Err(self.wrong(&format!("{what}: {error}; expected {faults:?}"))),
         }
+    }
+
+    /// As `judge` for what has to work also on a full disk.
+    pub(crate) fn must<T>(&mut self, what: &str, result: pbxt::Result<T>) -> Step<T> {
+        let refusal = result.as_ref().err().map(ToString::to_string);
+        match self.judge(what, result, &Faults::new())? {
+            Some(done) => Ok(done),
+            None => Err(self.wrong(&format!("{what}: {}", refusal.unwrap_or_default()))),
+        }
+    }
+
+    /// A failed write or sync poisons, or did no harm (D9).
+    fn broken<T>(&mut self, error: &StorageError) -> Step<Option<T>> {
+        let reason = self.db.as_ref().and_then(|db| db.poisoned());
+        if reason.is_some() {
+            return Err(Stop::Broken(error.to_string()));
+        }
+        self.refused += 1;
+        Ok(None)
+    }
+
+    /// A poisoned database takes no change and says why (D9); one that failed to open has nothing to refuse.
+    pub fn refuses_changes(&mut self) -> Step {
+        let Some(db) = self.db.clone() else { return Ok(()) };
+        for name in db.catalog.names("") {
+            let table = PlayTable::open(&db, &name).map_err(|error| self.wrong(&error.to_string()))?;
+            let mut client = Client::new(&db, SESSIONS);
+            let refused = client.insert(&table, &crate::table::PlayRow::new(1000));
+            if !matches!(refused, Err(Error::Storage(StorageError::Poisoned { .. }))) {
+                return Err(self.wrong(&format!(
+                    "D9: an insert after the failure of the disk gives {refused:?}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Notes what is about to happen.
