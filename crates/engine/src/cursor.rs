@@ -286,7 +286,7 @@ impl Cursor {
                     RowLock::Held(_) => {}
                     RowLock::Skipped => return Ok(Visit::Hidden),
                     // The snapshot sees it, so it was deleted since.
-                    RowLock::Gone => return Err(self.conflict(session, row)),
+                    RowLock::Gone => return self.conflict_or_skip(session, row),
                 }
             }
             Access::LockNewest(mode) => {
@@ -312,12 +312,20 @@ impl Cursor {
         Ok(lock)
     }
 
-    fn conflict(&self, session: &Session, row: RowId) -> Error {
+    /// A row changed since the snapshot is a write conflict, except for who asked to leave out rows it cannot have
+    /// (SKIP LOCKED): a queue whose jobs others have taken is the very case it is for.
+    fn conflict_or_skip(&self, session: &mut Session, row: RowId) -> Result<Visit> {
+        if self.bind.busy == Busy::Skip {
+            if self.lock_is_new {
+                session.unlock_row(&self.table, row);
+            }
+            return Ok(Visit::Hidden);
+        }
         session.db.counters.write_conflicts.add(1);
-        Error::WriteConflict {
+        Err(Error::WriteConflict {
             table: self.table.name().to_string(),
             row,
-        }
+        })
     }
 
     fn show_newest(
@@ -338,7 +346,7 @@ impl Cursor {
                         return show(&version).map(|()| Visit::Shown);
                     }
                     Resolved::Absent => return Ok(Visit::Hidden),
-                    Resolved::Conflict => return Err(self.conflict(session, row)),
+                    Resolved::Conflict => return self.conflict_or_skip(session, row),
                     Resolved::Wait(txn, lsn) => (txn, lsn),
                 }
             };
