@@ -3,6 +3,7 @@
 
   core     the crates' own tests, with expensive checks and stop points switched on; with --long ten times as many crash images
   loom     interleavings of the latches, of the log's tail and of the transaction table
+  sim      random lives of a whole database, power cuts at every disk operation, 10,000 states  only with --long
   workshop tests of the scripts that others rely on
   sql      real servers and real connections (tests/sql); with --long 50 kills and 200 random rounds
   own      our tests for the server's test driver (tests/mtr/suite/pbxt)
@@ -41,6 +42,7 @@ Suite = namedtuple("Suite", "name command environment long_only long_options")
 # One line of a suite's output states its result, in one of these forms.
 CARGO = re.compile(r"^test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed; (?P<skipped>\d+) ignored")
 MTR_END = re.compile(r"^(?P<passed>\d+) passed, (?P<failed>\d+) failed, (?P<skipped>\d+) skipped$")
+SIM_END = re.compile(r"^\d+ states after power cuts agree ")
 PYTEST_END = re.compile(r"^(?:=+ )?(?=.* in [\d.]+s)(?:(?P<failed>\d+) failed)?(?:, )?(?:(?P<passed>\d+) passed)?(?P<rest>.*)$")
 PYTEST_ERRORS = re.compile(r"(\d+) errors?")
 PYTEST_SKIPPED = re.compile(r"(\d+) skipped")
@@ -59,6 +61,8 @@ def cargo_suites():
     loom = ["cargo", "test", "--profile", "loom", "--no-fail-fast"]
     yield Suite("loom", [*loom, *packages("index", "txn"), "--test", "*loom*"], with_loom, False, [])
     yield Suite("loom-log", [*loom, *packages("txlog"), "--lib", "tail_loom"], with_loom, False, [])
+    sim = ["cargo", "run", "--release", "--package", "pbxt-sim", "--", "--states", "10000"]
+    yield Suite("sim", sim, {}, True, [])
     with_miri = {"MIRIFLAGS": MIRI_FLAGS, "CARGO_TARGET_DIR": target_folder("miri")}
     miri = ["cargo", "+nightly", "miri", "test", "--no-fail-fast"]
     yield Suite("miri", [*miri, *packages("index", "rowmap", "rows", "txn")], with_miri, True, [])
@@ -78,6 +82,7 @@ def all_suites():
         cargo["core"],
         cargo["loom"],
         cargo["loom-log"],
+        cargo["sim"],
         Suite("workshop", [*PYTEST, "scripts/tests"], {}, False, []),
         Suite("sql", [*PYTEST, "tests/sql"], {}, False, ["--long"]),
         Suite("own", [*MTR, "pbxt"], {}, False, []),
@@ -93,6 +98,7 @@ def add_up(lines):
     """(passed, failed, skipped) that the lines of one suite's output state."""
     passed = failed = skipped = 0
     for line in lines:
+        passed += bool(SIM_END.match(line))
         found = CARGO.match(line) or MTR_END.match(line) or PYTEST_END.match(line)
         if found:
             groups = found.groupdict()

@@ -32,6 +32,10 @@ def test_results_of_the_servers_test_driver_are_added_up():
     assert add_up(["101 passed, 3 failed, 10 skipped"]) == (101, 3, 10)
 
 
+def test_the_simulator_counts_as_one_test():
+    assert add_up(["10000 states after power cuts agree with what was acknowledged (9 lives, 3 cuts during recovery, 2.0 s)"]) == (1, 0, 0)
+
+
 def test_a_verdict_is_read_with_suite_overlay_combination_and_reason():
     passed = read_verdict("storage_engine/trx-innobase.update w2 [ pass ]    312")
     assert (passed.suite, passed.overlay, passed.test, passed.word) == ("storage_engine/trx", "innobase", "update", "passed")
