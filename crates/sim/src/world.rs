@@ -14,6 +14,7 @@ use pbxt_base::{Error as StorageError, TableId};
 use pbxt_segment::Geometry;
 use pbxt_testkit::{Fault as PlantedFault, Rng, SimDisk};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Arc;
 
 /// Why a life ended before its time.
@@ -400,7 +401,7 @@ fn brief(state: &State) -> String {
         let rows: Vec<String> = rows
             .map(|(spot, row)| format!("{}={}", spot.1, row.brief()))
             .collect();
-        text.push_str(&format!("\n    {name} ({table}): {}", rows.join(", ")));
+        let _ = write!(text, "\n    {name} ({table}): {}", rows.join(", "));
     }
     text
 }

@@ -22,7 +22,10 @@ fn a_failed_write_or_sync_is_said_and_loses_nothing_acknowledged() {
         for nth in [1, 2, 3, 5, 8, 13, 21, 34] {
             for prefix in ["hot-", "blob-", "pbxt.manifest"].map(String::from) {
                 let faults = [
-                    Fault::FailWrite { prefix: prefix.clone(), nth },
+                    Fault::FailWrite {
+                        prefix: prefix.clone(),
+                        nth,
+                    },
                     Fault::FailSync { prefix, nth },
                 ];
                 for fault in faults {

@@ -12,9 +12,15 @@ fn nothing_acknowledged_is_lost_and_nothing_else_appears() {
 #[test]
 fn a_forgotten_sync_of_any_kind_is_caught() {
     let forgotten = [
-        Fault::SkipSync { prefix: "hot-".into() },
-        Fault::SkipSync { prefix: "blob-".into() },
-        Fault::SkipSync { prefix: "pbxt.manifest".into() },
+        Fault::SkipSync {
+            prefix: "hot-".into(),
+        },
+        Fault::SkipSync {
+            prefix: "blob-".into(),
+        },
+        Fault::SkipSync {
+            prefix: "pbxt.manifest".into(),
+        },
         Fault::SkipDirectorySync,
     ];
     for fault in forgotten {
