@@ -96,7 +96,7 @@ impl Database {
         };
         let store = Arc::new(SegmentStore::open(disk, mode)?);
         let blobs = Arc::new(BlobStore::open(Arc::clone(&store))?);
-        let poison = Arc::new(Poison::new());
+        let poison = Arc::clone(store.poison());
         let started = clock.now_millis();
         let found = recovery::read_log(&store, &blobs)?;
         let log_options = LogOptions {

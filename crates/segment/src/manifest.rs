@@ -16,7 +16,7 @@ use crate::manifest_record::{ManifestRecord, SealedSegment, frame};
 use crate::names::SegmentClass;
 use parking_lot::Mutex;
 use pbxt_base::{Error, Result, SegmentId, stop_point};
-use pbxt_io::{Disk, DiskFile};
+use pbxt_io::{Disk, DiskFile, Poison};
 use std::sync::Arc;
 
 pub(crate) const NAMES: [&str; 2] = ["pbxt.manifest.a", "pbxt.manifest.b"];
@@ -88,6 +88,7 @@ impl Writer {
 pub struct Manifest {
     disk: Arc<dyn Disk>,
     writer: Mutex<Writer>,
+    poison: Arc<Poison>,
 }
 
 /// Bytes of the last record of a file that is full.
@@ -147,6 +148,7 @@ impl Manifest {
         Ok(Self {
             disk,
             writer: Mutex::new(writer),
+            poison: Arc::new(Poison::new()),
         })
     }
 
@@ -196,12 +198,27 @@ impl Manifest {
         Ok(Self {
             disk,
             writer: Mutex::new(writer),
+            poison: Arc::new(Poison::new()),
         })
     }
 
     /// Appends a fact; durable on return (rule F10). `NoSpace` leaves everything as it was; any other failure is final.
     pub(crate) fn append(&self, record: ManifestRecord) -> Result<()> {
         let mut writer = self.writer.lock();
+        let appended = self.append_with(&mut writer, record);
+        if let Some(reason) = &writer.failed {
+            // Whoever asked may take it for the failure of one statement; the database can do nothing more.
+            self.poison.set(reason.clone());
+        }
+        appended
+    }
+
+    /// Set when an append has failed for good. The log of the database shares it.
+    pub(crate) fn poison(&self) -> &Arc<Poison> {
+        &self.poison
+    }
+
+    fn append_with(&self, writer: &mut Writer, record: ManifestRecord) -> Result<()> {
         if let Some(reason) = &writer.failed {
             return Err(Error::Poisoned {
                 reason: reason.clone(),
@@ -213,7 +230,7 @@ impl Manifest {
         if !writer.is_torn && end <= len / 2 {
             return writer.append(record);
         }
-        match self.switch(&mut writer, record) {
+        match self.switch(writer, record) {
             // The second half of a file is kept for just this.
             Err(Error::NoSpace { .. }) if !writer.is_torn && end + SUPERSEDED_BYTES <= len => {
                 writer.append(record)

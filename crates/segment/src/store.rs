@@ -22,7 +22,7 @@ use crate::manifest_record::{ManifestRecord, SealedSegment};
 use crate::names::{SegmentClass, parse_segment_name, segment_name};
 use parking_lot::{Mutex, RwLock};
 use pbxt_base::{Error, Lsn, Result, SegmentId, invariant, stop_point};
-use pbxt_io::{Disk, DiskFile, DiskLock};
+use pbxt_io::{Disk, DiskFile, DiskLock, Poison};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -170,6 +170,11 @@ impl SegmentStore {
             }
         }
         Ok(0)
+    }
+
+    /// Set when a write or sync of the manifest failed; to be shared by everything that writes to this database (rule D9).
+    pub fn poison(&self) -> &Arc<Poison> {
+        self.manifest.poison()
     }
 
     /// What the directory was when it was opened.
