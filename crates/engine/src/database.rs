@@ -79,7 +79,7 @@ pub struct Database {
 }
 
 /// Log bytes written and not yet synced at most: what the commit of a large transaction may have to wait for.
-const UNSYNCED_BYTES_MAX: u64 = 8 << 20;
+const UNSYNCED_BYTES_MAX: u64 = 2 << 20;
 /// Pause between two runs of the housekeeper.
 const HOUSEKEEPING_PAUSE: Duration = Duration::from_millis(100);
 
