@@ -17,6 +17,7 @@ use crate::database::Database;
 use crate::definition::ConflictMode;
 use crate::error::{Error, Result};
 use crate::table::Table;
+use crate::unique::ProbeBuffers;
 use crate::waits::SessionGate;
 use pbxt_base::{CommitTs, Lsn, TxnId};
 use pbxt_txlog::{CountDelta, KeyImageBuf, VoidRange};
@@ -138,6 +139,7 @@ pub struct Session {
     pub(crate) work: Work,
     pub(crate) delta_buffer: Vec<CountDelta>,
     pub(crate) key_images: KeyImageBuf,
+    pub(crate) probe: ProbeBuffers,
 }
 
 impl Session {
@@ -152,6 +154,7 @@ impl Session {
             work: Work::default(),
             delta_buffer: Vec::new(),
             key_images: KeyImageBuf::new(),
+            probe: ProbeBuffers::default(),
         }
     }
 
@@ -165,6 +168,7 @@ impl Session {
             work: Work::default(),
             delta_buffer: Vec::new(),
             key_images: KeyImageBuf::new(),
+            probe: ProbeBuffers::default(),
         }
     }
 

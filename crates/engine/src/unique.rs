@@ -15,7 +15,7 @@ use crate::view::{Resolved, View};
 use crate::waits::Turn;
 use pbxt_base::{RowId, TxnId, stop_point};
 use pbxt_index::{Batch, EntryRef, SeekPos, Sign};
-use pbxt_txn::{EventDecision, IndexEvent, LockMode, Resource, Stamp, Viewer, decide_events};
+use pbxt_txn::{EventDecision, IndexEvent, LockMode, Resource, Stamp, TxnStatus, Viewer, decide_events};
 use std::sync::Arc;
 
 /// What a probe of one key found.
@@ -87,30 +87,25 @@ impl Session {
 
     /// Judges every row that has entries under exactly `key`.
     fn probe(&mut self, table: &Table, index: &Index, key: &[u8], own_row: RowId) -> Result<Probe> {
-        let mut current = View::new(Viewer::current(self.work.txn));
-        let mut rows = Vec::new();
-        let mut batch = Batch::new();
-        let mut events = Vec::new();
-        collect_events(&self.db, index, key, &mut batch, |row, event| {
+        let mut buffers = std::mem::take(&mut self.probe);
+        buffers.events.clear();
+        let events = &mut buffers.events;
+        collect_events(&self.db, index, key, &mut buffers.batch, |row, event| {
             events.push((row, event));
         });
-        for group in events.chunk_by(|a, b| a.0 == b.0) {
+        let mut current = View::new(Viewer::current(self.work.txn));
+        let mut answer = Ok(Probe::Free);
+        for group in buffers.events.chunk_by(|a, b| a.0 == b.0) {
             let row = group[0].0;
-            if row == own_row {
-                continue;
-            }
-            rows.push((
-                row,
-                group.iter().map(|(_, event)| *event).collect::<Vec<IndexEvent>>(),
-            ));
-        }
-        for (row, events) in rows {
-            match self.probe_row(table, &mut current, row, &events)? {
-                Probe::Free => {}
-                found => return Ok(found),
+            if row != own_row {
+                answer = self.probe_row(table, &mut current, row, group);
+                if !matches!(answer, Ok(Probe::Free)) {
+                    break;
+                }
             }
         }
-        Ok(Probe::Free)
+        self.probe = buffers;
+        answer
     }
 
     fn probe_row(
@@ -118,11 +113,11 @@ impl Session {
         table: &Table,
         current: &mut View,
         row: RowId,
-        events: &[IndexEvent],
+        events: &[(RowId, IndexEvent)],
     ) -> Result<Probe> {
         let guard = crossbeam_epoch::pin();
         let word = table.map.load(row);
-        match decide_events(&current.viewer, events.iter().copied()) {
+        match decide_events(&current.viewer, events.iter().map(|(_, event)| *event)) {
             EventDecision::Wait(txn) => return Ok(Probe::Wait(txn)),
             EventDecision::Present => match current.resolve(&self.db, word, &guard)? {
                 Resolved::Row(..) => return Ok(Probe::Taken(row)),
@@ -141,7 +136,7 @@ impl Session {
             return Ok(Probe::Free);
         };
         let mut past = View::new(Viewer::snapshot(snapshot.ts(), self.work.txn, Viewer::NO_CURSOR));
-        if decide_events(&past.viewer, events.iter().copied()) != EventDecision::Present {
+        if decide_events(&past.viewer, events.iter().map(|(_, event)| *event)) != EventDecision::Present {
             return Ok(Probe::Free);
         }
         let seen = past.resolve(&self.db, word, &guard)?;
@@ -164,9 +159,9 @@ pub(crate) fn collect_events(
     let guard = crossbeam_epoch::pin();
     index
         .tree
-        .read_batch_forward(&SeekPos::lower_bound(key), batch, BATCH_MAX);
+        .read_batch_forward(&SeekPos::lower_bound(key), batch, GROUP_FIRST);
     loop {
-        for entry in batch.entries(&index.tree) {
+        for (at, entry) in batch.entries(&index.tree).enumerate() {
             if entry.key() != key {
                 if entry.key() > key {
                     return;
@@ -180,6 +175,14 @@ pub(crate) fn collect_events(
                 txn: entry.txn(),
                 lsn: entry.lsn(),
             };
+            let standing = db.txns.standing(stamp.txn, stamp.lsn, &guard);
+            if standing.status == TxnStatus::Aborted {
+                // Nobody will ever see it (rule X5): the next probe of this key does not meet it again.
+                if let Some(entry) = index.tree.entry_ref(batch, at) {
+                    index.tree.mark_dead(entry);
+                }
+                continue;
+            }
             let sign = if entry.sign() == Sign::Entry {
                 pbxt_txn::Sign::Entry
             } else {
@@ -190,7 +193,7 @@ pub(crate) fn collect_events(
                 IndexEvent {
                     sign,
                     stamp,
-                    standing: db.txns.standing(stamp.txn, stamp.lsn, &guard),
+                    standing,
                 },
             );
         }
@@ -206,6 +209,15 @@ pub(crate) fn collect_events(
 
 /// Entries read at once.
 pub(crate) const BATCH_MAX: usize = 256;
+/// Entries read first of one key: mostly there are one or two.
+const GROUP_FIRST: usize = 4;
+
+/// Buffers of a probe, kept by the session so that a probe allocates nothing.
+#[derive(Debug, Default)]
+pub(crate) struct ProbeBuffers {
+    batch: Batch,
+    events: Vec<(RowId, IndexEvent)>,
+}
 
 /// The transaction, if it has not ended.
 pub(crate) fn unfinished(db: &Database, txn: TxnId) -> Vec<TxnId> {
