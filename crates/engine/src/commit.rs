@@ -133,6 +133,7 @@ impl Session {
             to: reservation.lsn(),
         };
         record(range.to).encode_into(reservation.bytes_mut());
+        stop_point!("rollback.after_append");
         self.db.txns.add_void(self.work.txn, range.from..range.to);
         let end = reservation.publish();
         merge_void(&mut self.work.voids, range);
@@ -189,6 +190,7 @@ impl Database {
         let (_, end) = self
             .txns
             .commit_critical(work.txn, |ts: CommitTs| -> Result<Lsn> {
+                stop_point!("commit.after_ts");
                 let mut reservation = self.log.reserve(length, Space::Spare)?;
                 let record = EndRecord {
                     txn: work.txn,
@@ -200,6 +202,7 @@ impl Database {
                 for table in work.tables.iter().filter(|table| table.rows != 0) {
                     table.table.count.push(ts, table.rows);
                 }
+                stop_point!("commit.before_publish");
                 Ok(reservation.publish())
             })?;
         stop_point!("commit.after_publish");

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
 use pbxt_base::ids::CommitTs;
-use pbxt_base::invariant;
+use pbxt_base::{invariant, stop_point};
 
 use crate::sync::{AtomicU64, Ordering, OwnLine, fence};
 
@@ -119,6 +119,7 @@ impl SnapshotRegistry {
     /// one sees the other, so a snapshot a scan has missed is never older than that scan's frontier.
     pub(crate) fn register(&self, published: &AtomicU64) -> Snapshot {
         let mut ts = published.load(Ordering::Acquire);
+        stop_point!("snapshot.after_load");
         let slot = self.claim(ts + 1);
         loop {
             fence(Ordering::SeqCst);

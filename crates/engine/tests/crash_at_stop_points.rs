@@ -1,0 +1,161 @@
+//! The power fails at every stop point that one life of a database comes by, and each name in the list is come by.
+//!
+//! D6: of single-row commits numbered 1, 2, 3, ... a restart finds 1 to k, where k is between the last acknowledged and
+//! the last requested one. Needs feature `stop-points`.
+
+#![cfg(feature = "stop-points")]
+
+mod common;
+
+use common::{open, row};
+use parking_lot::Mutex;
+use pbxt::{ConflictMode, SessionConfig};
+use pbxt_base::stop_point::{NAMES, set_hook};
+use pbxt_sim::client::Client;
+use pbxt_sim::table::{PlayRow, PlayTable};
+use pbxt_testkit::SimDisk;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Images kept of each stop point.
+const KEPT: usize = 12;
+
+struct Image {
+    disk: SimDisk,
+    acknowledged: u32,
+    requested: u32,
+}
+
+#[derive(Default)]
+struct Camera {
+    images: Mutex<BTreeMap<&'static str, Vec<Image>>>,
+    seen: Mutex<BTreeMap<&'static str, u64>>,
+    acknowledged: AtomicU32,
+    requested: AtomicU32,
+}
+
+impl Camera {
+    fn look(&self, disk: &SimDisk, name: &'static str) {
+        let mut seen = self.seen.lock();
+        let times = seen.entry(name).or_default();
+        *times += 1;
+        // The first few, and then ever fewer.
+        let mut images = self.images.lock();
+        let kept = images.entry(name).or_default();
+        if kept.len() < KEPT && (*times < 5 || times.is_power_of_two()) {
+            kept.push(Image {
+                disk: disk.crash(*times * 31),
+                acknowledged: self.acknowledged.load(Ordering::SeqCst),
+                requested: self.requested.load(Ordering::SeqCst),
+            });
+        }
+    }
+}
+
+/// Commits the rows 1, 2, 3, ... one by one, and does a bit of everything between.
+fn live(disk: &SimDisk, camera: &Camera) {
+    let db = open(disk);
+    let table = PlayTable::create(&db, "t").unwrap();
+    let (mut client, mut other) = (Client::new(&db, 1), Client::new(&db, 2));
+    other.session.configure(SessionConfig {
+        conflict_mode: ConflictMode::Wait,
+        lock_wait_timeout_ms: 1,
+        ..SessionConfig::default()
+    });
+    for id in 1..=400_u32 {
+        let memo = vec![id as u8; if id % 9 == 0 { 3000 } else { 200 }];
+        let content = PlayRow {
+            tag: Some(id),
+            memo: Some(memo.into()),
+            ..row(id)
+        };
+        let made = client.insert(&table, &content).unwrap();
+        match id % 10 {
+            1 => {
+                let savepoint = client.session.savepoint().unwrap();
+                client.insert(&table, &row(100_000)).unwrap();
+                client.session.rollback_to(savepoint).unwrap();
+            }
+            2 => {
+                assert!(other.insert(&table, &content).is_err(), "the key is taken");
+                other.session.rollback().unwrap();
+            }
+            3 => {
+                client
+                    .update(&table, made, |old| PlayRow {
+                        group: Some(id),
+                        ..old.clone()
+                    })
+                    .unwrap();
+            }
+            4 => {
+                camera.requested.store(id, Ordering::SeqCst);
+                client.session.prepare(format!("{id}").as_bytes()).unwrap();
+            }
+            5 if id % 50 == 5 => {
+                PlayTable::create(&db, "passing").unwrap();
+                db.drop_table(None, "passing").unwrap();
+            }
+            _ => {}
+        }
+        camera.requested.store(id, Ordering::SeqCst);
+        client.session.commit().unwrap();
+        camera.acknowledged.store(id, Ordering::SeqCst);
+        db.housekeeping_step();
+    }
+    drop((client, other));
+    db.close().unwrap();
+}
+
+fn check(name: &str, image: &Image) {
+    let db = open(&image.disk);
+    for xid in db.prepared.xids() {
+        db.commit_prepared(&xid).unwrap();
+    }
+    let Ok(table) = PlayTable::open(&db, "t") else {
+        assert_eq!(image.acknowledged, 0, "{name}: the table is lost");
+        return;
+    };
+    let mut client = Client::new(&db, 1);
+    assert_eq!(client.check(&table).unwrap(), Vec::<String>::new(), "{name}");
+    let rows = client
+        .agreed(&table)
+        .unwrap()
+        .unwrap_or_else(|differs| panic!("{name}: {differs}"));
+    let found: Vec<u32> = rows.iter().map(|(_, row)| row.id).collect();
+    assert_eq!(found, (1..=found.len() as u32).collect::<Vec<_>>(), "{name}");
+    let last = found.len() as u32;
+    assert!(
+        (image.acknowledged..=image.requested).contains(&last),
+        "{name}: found {last} rows, {} acknowledged, {} requested",
+        image.acknowledged,
+        image.requested
+    );
+}
+
+#[test]
+fn whatever_the_moment_of_the_power_cut_the_acknowledged_rows_are_there_and_no_others() {
+    let disk = SimDisk::new();
+    let camera = Arc::new(Camera::default());
+    let (filmed, behind) = (disk.clone(), Arc::clone(&camera));
+    set_hook(Some(Arc::new(move |name| behind.look(&filmed, name))));
+    live(&disk, &camera);
+    // Every opening adds to the manifest until its file is half full.
+    let is_full = || camera.seen.lock().contains_key("manifest.before_supersede");
+    for _ in 0..1000 {
+        if is_full() {
+            break;
+        }
+        open(&disk).close().unwrap();
+    }
+    set_hook(None);
+    let images = std::mem::take(&mut *camera.images.lock());
+    for (name, images) in &images {
+        for image in images {
+            check(name, image);
+        }
+    }
+    let never: Vec<_> = NAMES.iter().filter(|name| !images.contains_key(*name)).collect();
+    assert!(never.is_empty(), "stop points that no code comes by: {never:?}");
+}
