@@ -56,7 +56,7 @@ impl Camera {
 /// Commits the rows 1, 2, 3, ... one by one, and does a bit of everything between.
 fn live(disk: &SimDisk, camera: &Camera) {
     let db = open(disk);
-    let table = PlayTable::create(&db, "t").unwrap();
+    let table = PlayTable::create(&db, "t").expect("no fault is planted");
     let (mut client, mut other) = (Client::new(&db, 1), Client::new(&db, 2));
     other.session.configure(SessionConfig {
         conflict_mode: ConflictMode::Wait,
@@ -70,16 +70,19 @@ fn live(disk: &SimDisk, camera: &Camera) {
             memo: Some(memo.into()),
             ..row(id)
         };
-        let made = client.insert(&table, &content).unwrap();
+        let made = client.insert(&table, &content).expect("no fault is planted");
         match id % 10 {
             1 => {
-                let savepoint = client.session.savepoint().unwrap();
-                client.insert(&table, &row(100_000)).unwrap();
-                client.session.rollback_to(savepoint).unwrap();
+                let savepoint = client.session.savepoint().expect("no fault is planted");
+                client.insert(&table, &row(100_000)).expect("no fault is planted");
+                client
+                    .session
+                    .rollback_to(savepoint)
+                    .expect("no fault is planted");
             }
             2 => {
                 assert!(other.insert(&table, &content).is_err(), "the key is taken");
-                other.session.rollback().unwrap();
+                other.session.rollback().expect("no fault is planted");
             }
             3 => {
                 client
@@ -87,41 +90,48 @@ fn live(disk: &SimDisk, camera: &Camera) {
                         group: Some(id),
                         ..old.clone()
                     })
-                    .unwrap();
+                    .expect("no fault is planted");
             }
             4 => {
                 camera.requested.store(id, Ordering::SeqCst);
-                client.session.prepare(format!("{id}").as_bytes()).unwrap();
+                client
+                    .session
+                    .prepare(format!("{id}").as_bytes())
+                    .expect("no fault is planted");
             }
             5 if id % 50 == 5 => {
-                PlayTable::create(&db, "passing").unwrap();
-                db.drop_table(None, "passing").unwrap();
+                PlayTable::create(&db, "passing").expect("no fault is planted");
+                db.drop_table(None, "passing").expect("no fault is planted");
             }
             _ => {}
         }
         camera.requested.store(id, Ordering::SeqCst);
-        client.session.commit().unwrap();
+        client.session.commit().expect("no fault is planted");
         camera.acknowledged.store(id, Ordering::SeqCst);
         db.housekeeping_step();
     }
     drop((client, other));
-    db.close().unwrap();
+    db.close().expect("no fault is planted");
 }
 
 fn check(name: &str, image: &Image) {
     let db = open(&image.disk);
     for xid in db.prepared.xids() {
-        db.commit_prepared(&xid).unwrap();
+        db.commit_prepared(&xid).expect("the image is whole");
     }
     let Ok(table) = PlayTable::open(&db, "t") else {
         assert_eq!(image.acknowledged, 0, "{name}: the table is lost");
         return;
     };
     let mut client = Client::new(&db, 1);
-    assert_eq!(client.check(&table).unwrap(), Vec::<String>::new(), "{name}");
+    assert_eq!(
+        client.check(&table).expect("the image is whole"),
+        Vec::<String>::new(),
+        "{name}"
+    );
     let rows = client
         .agreed(&table)
-        .unwrap()
+        .expect("the image is whole")
         .unwrap_or_else(|differs| panic!("{name}: {differs}"));
     let found: Vec<u32> = rows.iter().map(|(_, row)| row.id).collect();
     assert_eq!(found, (1..=found.len() as u32).collect::<Vec<_>>(), "{name}");
@@ -147,7 +157,7 @@ fn whatever_the_moment_of_the_power_cut_the_acknowledged_rows_are_there_and_no_o
         if is_full() {
             break;
         }
-        open(&disk).close().unwrap();
+        open(&disk).close().expect("the image is whole");
     }
     set_hook(None);
     let images = std::mem::take(&mut *camera.images.lock());
