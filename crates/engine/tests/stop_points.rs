@@ -2,6 +2,7 @@
 //!
 //! Each test names the rule whose gap it stands in. Needs feature `stop-points`.
 
+#![allow(clippy::unwrap_used, reason = "a panic in a helper is how the test fails")]
 #![cfg(feature = "stop-points")]
 
 mod common;
@@ -305,7 +306,7 @@ fn a_published_commit_is_whole_before_it_is_durable() {
         .insert_all(&bench.table, &[grouped(2), grouped(3)])
         .unwrap();
     let held = hold_at(&turn, "commit.after_publish", move || {
-        client.session.commit().unwrap()
+        client.session.commit().unwrap();
     });
     assert_eq!(ids(&mut bench.client, &bench.table), BTreeSet::from([1, 2, 3]));
     for found in after_power_cuts(&bench.disk) {

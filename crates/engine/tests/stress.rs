@@ -2,6 +2,8 @@
 //!
 //! Sums that transfers keep, keys that only one may have, deadlocks found when they form, kills that end a wait at once.
 
+#![allow(clippy::unwrap_used, reason = "a panic in a helper is how the test fails")]
+
 mod common;
 
 use common::{Bench, row};
