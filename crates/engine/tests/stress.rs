@@ -144,6 +144,85 @@ fn transfers_keep_the_sum_where_conflicts_wait() {
     transfers_keep_the_sum(ConflictMode::Wait, Isolation::ReadCommitted);
 }
 
+/// What one camera took: what each thread had acknowledged just before, and the disk after a power cut.
+struct Image {
+    acknowledged: Vec<u64>,
+    disk: SimDisk,
+}
+
+#[test]
+fn a_power_cut_among_busy_threads_takes_back_no_acknowledged_commit() {
+    // D1, D6: each thread counts in a row of its own and moves units between two shared ones in the same transaction.
+    let disk = SimDisk::new();
+    let db = busy_database(&disk);
+    let table = PlayTable::create(&db, "t").unwrap();
+    let mut client = Client::new(&db, 1);
+    let new = |id| PlayRow {
+        group: Some(if id < THREADS as u32 { 0 } else { START }),
+        ..row(id)
+    };
+    let contents: Vec<PlayRow> = (0..THREADS as u32 + 2).map(new).collect();
+    let rows = client.insert_all(&table, &contents).unwrap();
+    client.session.commit().unwrap();
+    let acknowledged: Vec<AtomicU64> = (0..THREADS).map(|_| AtomicU64::new(0)).collect();
+    let until = Instant::now() + Duration::from_millis(700);
+    let (counting, watched) = (&rows, &acknowledged);
+    let images = scope(|threads| {
+        for number in 0..THREADS as usize {
+            let (db, table) = (&db, &table);
+            threads.spawn(move || {
+                let mut client = Client::new(db, number);
+                client
+                    .session
+                    .configure(config(ConflictMode::Wait, Isolation::ReadCommitted, 2_000));
+                let shared = [counting[THREADS as usize], counting[THREADS as usize + 1]];
+                while Instant::now() < until {
+                    let counted = rename(&mut client, table, counting[number]);
+                    let [from, to] = [shared[number % 2], shared[1 - number % 2]];
+                    match counted.and_then(|()| transfer(&mut client, table, from, to)) {
+                        Ok(()) => {
+                            watched[number].fetch_add(1, Ordering::SeqCst);
+                        }
+                        Err(error) if is_expected(&error) => client.session.rollback().unwrap(),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+        let mut images = Vec::new();
+        while Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+            images.push(Image {
+                acknowledged: watched.iter().map(|count| count.load(Ordering::SeqCst)).collect(),
+                disk: disk.crash(images.len() as u64),
+            });
+        }
+        images
+    });
+    assert!(
+        acknowledged.iter().all(|count| count.load(Ordering::SeqCst) > 0),
+        "{acknowledged:?}"
+    );
+    for image in images {
+        let db = busy_database(&image.disk);
+        let table = PlayTable::open(&db, "t").unwrap();
+        let mut client = Client::new(&db, 1);
+        let read = client
+            .agreed(&table)
+            .unwrap()
+            .unwrap_or_else(|differs| panic!("{differs}"));
+        let (counters, shared) = read.split_at(THREADS as usize);
+        assert_eq!(balance(shared), 2 * START, "no transfer is there in part");
+        for (acknowledged, (_, row)) in image.acknowledged.iter().zip(counters) {
+            assert!(
+                row.group.map(u64::from) >= Some(*acknowledged),
+                "{row:?}, {acknowledged} acknowledged"
+            );
+        }
+        assert_eq!(client.check(&table).unwrap(), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn of_all_who_insert_one_key_exactly_one_gets_it() {
     let db = busy_database(&SimDisk::new());
