@@ -31,7 +31,7 @@ fn waiting(bench: &Bench) -> Client {
 fn read(client: &mut Client, table: &PlayTable) -> Vec<u32> {
     let rows = client
         .agreed(table)
-        .unwrap()
+        .expect("readable")
         .unwrap_or_else(|differs| panic!("{differs}"));
     rows.into_iter().map(|(_, row)| row.id).collect()
 }
@@ -42,8 +42,8 @@ fn three() -> (Bench, Vec<RowId>) {
     let rows = bench
         .client
         .insert_all(&bench.table, &[row(1), row(2), row(3)])
-        .unwrap();
-    bench.client.session.commit().unwrap();
+        .expect("new rows");
+    bench.client.session.commit().expect("a commit");
     (bench, rows)
 }
 
