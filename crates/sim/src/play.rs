@@ -310,6 +310,10 @@ impl World {
         if is_logged {
             self.acknowledge(flush);
         }
+        if self.rng.chance(40) {
+            // What nobody can see any more may be forgotten from now on.
+            self.db().housekeeping_step();
+        }
         self.model.txns[me].mode = self.next_mode(me);
         Ok(())
     }
