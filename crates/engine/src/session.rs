@@ -283,6 +283,14 @@ impl Session {
         ts
     }
 
+    /// By how much this transaction's commit will change the number of rows in `table`.
+    pub(crate) fn rows_added(&self, table: &Table) -> i64 {
+        let mut tables = self.work.tables.iter();
+        tables
+            .find(|work| work.table.id == table.id)
+            .map_or(0, |work| work.rows)
+    }
+
     /// By how much the rows this transaction sees in `table` differ from those of its snapshot.
     pub fn row_delta(&self, table: &Table) -> i64 {
         self.work

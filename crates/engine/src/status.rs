@@ -5,7 +5,7 @@
 
 use crate::database::Database;
 use crate::error::Result;
-use crate::session::Session;
+use crate::session::{Isolation, Session};
 use crate::table::Table;
 use pbxt_base::{CommitTs, TableId, TxnId};
 use pbxt_segment::SegmentClass;
@@ -109,8 +109,13 @@ impl Session {
     /// Exact number of rows of the table for this session, own changes included. O(log of recent commits).
     pub fn count(&mut self, table: &Table) -> Result<u64> {
         self.refuse_if_doomed()?;
-        let ts = self.snapshot();
-        let rows = table.count.at(ts) + self.row_delta(table);
+        self.ensure_active();
+        let rows = if self.isolation() == Isolation::Serializable {
+            // Rule T18: its reads are current, whatever snapshot an earlier change took.
+            table.count.at(self.db.txns.published()) + self.rows_added(table)
+        } else {
+            table.count.at(self.snapshot()) + self.row_delta(table)
+        };
         Ok(u64::try_from(rows).unwrap_or(0))
     }
 }

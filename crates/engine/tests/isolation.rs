@@ -258,6 +258,19 @@ fn serializable_sessions_do_not_both_act_on_what_is_not_there() {
 }
 
 #[test]
+fn a_serializable_count_and_check_are_as_current_as_its_reads() {
+    // T18: the reads of such a session are current, whatever snapshot an earlier change took.
+    let (mut bench, rows) = three();
+    let second = PlayTable::create(&bench.db, "second").unwrap();
+    let mut reader = with(&bench, Isolation::Serializable, ConflictMode::Error);
+    renumber(&mut reader, &bench.table, rows[0], 9).unwrap();
+    bench.client.insert(&second, &row(1)).unwrap();
+    bench.client.session.commit().unwrap();
+    assert_eq!(read(&mut reader, &second), [1]);
+    assert_eq!(reader.check(&second).unwrap(), Vec::<String>::new());
+}
+
+#[test]
 fn a_snapshot_older_than_a_table_does_not_read_it() {
     // T19.
     let (mut bench, _) = three();
