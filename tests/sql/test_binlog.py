@@ -117,7 +117,18 @@ def catch_up(primary, replica):
 
 def test_a_replica_follows_and_survives_a_kill(own_server):
     primary = own_server("--log-bin=bin", "--binlog-format=ROW", "--server-id=1", networking=True)
-    replica = own_server("--server-id=2", "--gtid-strict-mode=1", "--relay-log=relay", "--relay-log-recovery=1", networking=True)
+    # With a binary log of its own: the position stands in an InnoDB table, so each applied transaction has two engines, and without
+    # binary log the server's coordinator (tc.log) rolls back after a crash what it had decided to commit.
+    replica = own_server(
+        "--server-id=2",
+        "--gtid-strict-mode=1",
+        "--relay-log=relay",
+        "--relay-log-recovery=1",
+        "--log-bin=replica-bin",
+        "--log-slave-updates=1",
+        "--sync-binlog=1",
+        networking=True,
+    )
     one = set_up(primary)
     one.ok("CREATE USER repl@'127.0.0.1' IDENTIFIED BY 'r'")
     one.ok("GRANT REPLICATION SLAVE ON *.* TO repl@'127.0.0.1'")
