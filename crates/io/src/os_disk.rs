@@ -189,9 +189,17 @@ impl DiskFile for OsFile {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.file
-            .read_exact_at(buf, offset)
-            .map_err(|source| self.failure("read", source))
+        self.file.read_exact_at(buf, offset).map_err(|source| {
+            if source.kind() == io::ErrorKind::UnexpectedEof {
+                return Error::Corrupt {
+                    file: self.name.clone(),
+                    offset,
+                    expected: format!("{} bytes", buf.len()),
+                    found: "the end of the file".into(),
+                };
+            }
+            self.failure("read", source)
+        })
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
