@@ -200,7 +200,7 @@ class Huge(Workload):
     name = "huge"
     rows = 5_000_000
     most_rounds = 1
-    absolute = {"commit": 0.1, "rollback": 0.1}
+    absolute = {"commit": 0.01, "rollback": 0.01}
 
     def measure(self, engine):
         if value_of(self.connection, "SELECT transactions FROM information_schema.engines WHERE engine = %s", (engine,)) != "YES":
