@@ -4,6 +4,7 @@
 //! Format: docs/format.md.
 
 mod blob;
+mod block_cache;
 mod footer;
 mod geometry;
 mod hashing_file;
@@ -12,13 +13,25 @@ mod manifest;
 mod manifest_file;
 mod manifest_record;
 mod names;
+mod piece;
+mod piece_block;
+mod piece_section;
+mod piece_tail;
+mod piece_writer;
 mod store;
+mod store_checkpoint;
+mod store_pieces;
 
 pub use blob::{BlobRef, BlobStore};
+pub use block_cache::{BlockCache, BlockCacheStats, BlockKey, CachedBlock};
 pub use footer::{FOOTER_BYTES, SegmentFooter};
 pub use geometry::Geometry;
 pub use header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 pub use manifest::Manifest;
-pub use manifest_record::{ManifestRecord, SealedSegment};
+pub use manifest_record::{Checkpoint, ManifestRecord, SealedSegment};
 pub use names::{SegmentClass, segment_name};
+pub use piece::{PieceFile, StoredBlocks};
+pub use piece_block::Codec;
+pub use piece_section::Section;
+pub use piece_writer::PieceWriter;
 pub use store::{OpenMode, SegmentStore, StartState};

@@ -12,7 +12,7 @@
 
 use crate::geometry::Geometry;
 use crate::manifest_file::{Decoded, Facts, decode, encode_image};
-use crate::manifest_record::{ManifestRecord, SealedSegment, frame};
+use crate::manifest_record::{Checkpoint, ManifestRecord, SealedSegment, frame};
 use crate::names::SegmentClass;
 use parking_lot::Mutex;
 use pbxt_base::{Error, Result, SegmentId, stop_point};
@@ -284,6 +284,16 @@ impl Manifest {
             .copied()
             .unwrap_or_default();
         SegmentId::new(highest.raw() + 1)
+    }
+
+    /// The newest checkpoint.
+    pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
+        self.writer.lock().facts.checkpoint
+    }
+
+    /// See `Facts::first_hot`.
+    pub(crate) fn first_hot(&self) -> Option<SegmentId> {
+        self.writer.lock().facts.first_hot()
     }
 
     #[cfg(test)]

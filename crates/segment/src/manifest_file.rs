@@ -9,7 +9,7 @@
 //! Latches and I/O: none; bytes in, facts out.
 
 use crate::geometry::Geometry;
-use crate::manifest_record::{ManifestRecord, SealedSegment, frame, unframe};
+use crate::manifest_record::{Checkpoint, ManifestRecord, SealedSegment, frame, unframe};
 use crate::names::SegmentClass;
 use pbxt_base::codec::{get_u32, get_u64, put_u32, put_u64};
 use pbxt_base::limits::FORMAT_VERSION;
@@ -34,6 +34,8 @@ pub(crate) struct Facts {
     pub highest: BTreeMap<SegmentClass, SegmentId>,
     /// Set while the last thing that happened is a close in order.
     pub closed: Option<Lsn>,
+    /// The newest checkpoint.
+    pub checkpoint: Option<Checkpoint>,
     /// The generation that replaced this file.
     pub superseded: Option<u64>,
 }
@@ -61,6 +63,7 @@ impl Facts {
                 self.note(sealed.class, sealed.id);
                 self.begun.remove(&(sealed.class, sealed.id));
                 self.sealed.insert((sealed.class, sealed.id), sealed);
+                self.forget_below_log();
             }
             ManifestRecord::Dropped { class, id } => {
                 self.note(class, id);
@@ -71,9 +74,36 @@ impl Facts {
             ManifestRecord::Begun { class, id } => {
                 self.note(class, id);
                 self.begun.insert((class, id));
+                self.forget_below_log();
             }
             ManifestRecord::Superseded { generation } => self.superseded = Some(generation),
+            ManifestRecord::Checkpoint(checkpoint) => {
+                self.note(SegmentClass::Meta, checkpoint.image);
+                self.checkpoint = Some(checkpoint);
+                self.forget_below_log();
+            }
         }
+    }
+
+    /// The manifest vouches for no file that may go without another word (F15).
+    fn forget_below_log(&mut self) {
+        let Some(first) = self.first_hot() else { return };
+        let below = (SegmentClass::Hot, SegmentId::new(0))..(SegmentClass::Hot, first);
+        let begun: Vec<_> = self.begun.range(below.clone()).copied().collect();
+        let sealed: Vec<_> = self.sealed.range(below).map(|(key, _)| *key).collect();
+        for key in begun.into_iter().chain(sealed) {
+            self.begun.remove(&key);
+            self.sealed.remove(&key);
+        }
+    }
+
+    /// The first hot segment the newest checkpoint has a use for. Files below it may be there, and nobody reads them.
+    pub(crate) fn first_hot(&self) -> Option<SegmentId> {
+        let log_start = self.checkpoint?.log_start.raw();
+        let first = log_start
+            .checked_div(self.geometry.hot_segment_bytes)
+            .unwrap_or(0);
+        Some(SegmentId::new(u32::try_from(first).unwrap_or(u32::MAX)))
     }
 
     fn note(&mut self, class: SegmentClass, id: SegmentId) {
@@ -97,7 +127,10 @@ impl Facts {
         }];
         records.push(ManifestRecord::Opened { incarnation });
         let gone = |&(&class, &id): &(&SegmentClass, &SegmentId)| {
-            !self.sealed.contains_key(&(class, id)) && !self.begun.contains(&(class, id))
+            !self.sealed.contains_key(&(class, id))
+                && !self.begun.contains(&(class, id))
+                && !(class == SegmentClass::Meta
+                    && self.checkpoint.is_some_and(|checkpoint| checkpoint.image == id))
         };
         let dropped = self.highest.iter().filter(gone);
         records.extend(dropped.map(|(&class, &id)| ManifestRecord::Dropped { class, id }));
@@ -107,6 +140,7 @@ impl Facts {
                 .iter()
                 .map(|&(class, id)| ManifestRecord::Begun { class, id }),
         );
+        records.extend(self.checkpoint.map(ManifestRecord::Checkpoint));
         records.extend(self.closed.map(|end| ManifestRecord::Closed { end }));
         records
     }

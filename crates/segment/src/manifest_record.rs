@@ -26,6 +26,17 @@ pub struct SealedSegment {
     pub end: Lsn,
 }
 
+/// A checkpoint as the manifest knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The meta piece file that holds its image.
+    pub image: SegmentId,
+    /// Recovery reads the log from here on.
+    pub start: Lsn,
+    /// No hot segment that ends at or below this is needed any more; at or below `start`.
+    pub log_start: Lsn,
+}
+
 /// One fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManifestRecord {
@@ -69,6 +80,8 @@ pub enum ManifestRecord {
         /// Generation of the other file.
         generation: u64,
     },
+    /// A checkpoint, whose image and pieces are durable, counts from now on.
+    Checkpoint(Checkpoint),
 }
 
 impl ManifestRecord {
@@ -107,6 +120,12 @@ impl ManifestRecord {
                 push_u8(out, 7);
                 push_u64(out, generation);
             }
+            Self::Checkpoint(checkpoint) => {
+                push_u8(out, 8);
+                push_u32(out, checkpoint.image.raw());
+                push_u64(out, checkpoint.start.raw());
+                push_u64(out, checkpoint.log_start.raw());
+            }
         }
     }
 
@@ -139,6 +158,11 @@ impl ManifestRecord {
             7 => Some(Self::Superseded {
                 generation: reader.u64()?,
             }),
+            8 => Some(Self::Checkpoint(Checkpoint {
+                image: SegmentId::new(reader.u32()?),
+                start: Lsn::new(reader.u64()?),
+                log_start: Lsn::new(reader.u64()?),
+            })),
             _ => None,
         };
         Ok(record.filter(|_| reader.rest().is_empty()))
@@ -227,6 +251,13 @@ mod tests {
             any::<u64>().prop_map(|end| ManifestRecord::Closed { end: Lsn::new(end) }),
             (any_class(), id).prop_map(|(class, id)| ManifestRecord::Begun { class, id }),
             any::<u64>().prop_map(|generation| ManifestRecord::Superseded { generation }),
+            (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(image, start, log_start)| {
+                ManifestRecord::Checkpoint(Checkpoint {
+                    image: SegmentId::new(image),
+                    start: Lsn::new(start),
+                    log_start: Lsn::new(log_start),
+                })
+            }),
         ]
     }
 
@@ -244,12 +275,17 @@ mod tests {
             chunk_bytes: 1 << 18,
             blob_segment_bytes: 1 << 30,
         };
+        let checkpoint = Checkpoint {
+            image: id,
+            start: Lsn::new(0x0102_0304_0506_0708),
+            log_start: Lsn::new(512),
+        };
         let create = ManifestRecord::Create {
             uuid: 0x0201,
             geometry,
             created: 7,
         };
-        let cases: [(ManifestRecord, &str); 7] = [
+        let cases: [(ManifestRecord, &str); 8] = [
             (
                 create,
                 "01 01020000000000000000000000000000 0000000400000000 0000040000000000 0000004000000000 0700000000000000",
@@ -268,6 +304,10 @@ mod tests {
             (
                 ManifestRecord::Superseded { generation: 3 },
                 "07 0300000000000000",
+            ),
+            (
+                ManifestRecord::Checkpoint(checkpoint),
+                "08 05000000 0807060504030201 0002000000000000",
             ),
         ];
         for (record, expected) in cases {

@@ -20,6 +20,7 @@ use crate::manifest::Manifest;
 use crate::manifest_file::Facts;
 use crate::manifest_record::{ManifestRecord, SealedSegment};
 use crate::names::{SegmentClass, parse_segment_name, segment_name};
+use crate::store_pieces::PieceIds;
 use parking_lot::{Mutex, RwLock};
 use pbxt_base::{Error, Lsn, Result, SegmentId, invariant, stop_point};
 use pbxt_io::{Disk, DiskFile, DiskLock, Poison};
@@ -60,13 +61,14 @@ type FileMap = HashMap<(SegmentClass, SegmentId), Arc<dyn DiskFile>>;
 /// The files of an open database.
 #[derive(Debug)]
 pub struct SegmentStore {
-    disk: Arc<dyn Disk>,
-    manifest: Manifest,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) manifest: Manifest,
     geometry: Geometry,
     uuid: u128,
     incarnation: u32,
     state: StartState,
-    read_only: bool,
+    pub(crate) read_only: bool,
+    pub(crate) piece_ids: PieceIds,
     files: RwLock<FileMap>,
     /// Held by the thread that prepares a segment.
     preparing: Mutex<()>,
@@ -96,6 +98,7 @@ impl SegmentStore {
             incarnation: 0,
             state,
             read_only: mode.read_only,
+            piece_ids: PieceIds::new(SegmentId::new(1), SegmentId::new(1)),
             files: RwLock::default(),
             preparing: Mutex::default(),
             prepared: Mutex::default(),
@@ -103,9 +106,16 @@ impl SegmentStore {
             _lock: lock,
         };
         store.check_files_are_there(&facts)?;
+        store.check_image()?;
+        for class in [SegmentClass::Cold, SegmentClass::Meta] {
+            let newest = store.list(class)?.last().copied().unwrap_or_default();
+            let told = SegmentId::new(store.manifest.next_id(class).raw() - 1);
+            store.bump_next_piece_id(class, newest.max(told));
+        }
         store.check_begun(SegmentClass::Hot)?;
         store.incarnation = facts.incarnation.max(store.newest_incarnation()?) + 1;
         if !mode.read_only {
+            store.drop_below_log()?;
             store.manifest.append(ManifestRecord::Opened {
                 incarnation: store.incarnation,
             })?;
@@ -207,8 +217,17 @@ impl SegmentStore {
         format!("{}/{}", self.disk.location(), segment_name(class, id))
     }
 
-    /// Ids of the segment files of a class, rising.
+    /// Ids of the segment files of a class, rising; without hot segments below the log's start (rule F15).
     pub fn list(&self, class: SegmentClass) -> Result<Vec<SegmentId>> {
+        let mut ids = self.files_of(class)?;
+        if let Some(first) = self.manifest.first_hot().filter(|_| class == SegmentClass::Hot) {
+            ids.retain(|id| *id >= first);
+        }
+        Ok(ids)
+    }
+
+    /// Ids of all segment files of a class, rising.
+    pub(crate) fn files_of(&self, class: SegmentClass) -> Result<Vec<SegmentId>> {
         let names = self.disk.list()?;
         let of_class = |name: &String| parse_segment_name(name).filter(|(found, _)| *found == class);
         let mut ids: Vec<SegmentId> = names.iter().filter_map(of_class).map(|(_, id)| id).collect();
@@ -295,7 +314,7 @@ impl SegmentStore {
     }
 
     /// Header of a segment that continues no other one.
-    fn plain_header(&self, class: SegmentClass, id: SegmentId) -> SegmentHeader {
+    pub(crate) fn plain_header(&self, class: SegmentClass, id: SegmentId) -> SegmentHeader {
         SegmentHeader {
             uuid: self.uuid,
             id,
@@ -365,7 +384,12 @@ impl SegmentStore {
         Ok(())
     }
 
-    fn check_header(&self, class: SegmentClass, id: SegmentId, header: &SegmentHeader) -> Result<()> {
+    pub(crate) fn check_header(
+        &self,
+        class: SegmentClass,
+        id: SegmentId,
+        header: &SegmentHeader,
+    ) -> Result<()> {
         if header.uuid != self.uuid {
             return Err(self.damaged(
                 class,
@@ -429,6 +453,11 @@ impl SegmentStore {
         Ok(file)
     }
 
+    /// Forgets the open handle of a file that goes.
+    pub(crate) fn forget_file(&self, class: SegmentClass, id: SegmentId) {
+        self.files.write().remove(&(class, id));
+    }
+
     /// Creates the next segment of a class that grows by appending (blobs). File, header, name and the manifest's word
     /// on it are durable on return.
     pub(crate) fn create_growing(&self, class: SegmentClass) -> Result<(SegmentId, Arc<dyn DiskFile>)> {
@@ -485,7 +514,14 @@ impl SegmentStore {
         Ok(total)
     }
 
-    fn damaged(&self, class: SegmentClass, id: SegmentId, offset: u64, expected: &str, found: &str) -> Error {
+    pub(crate) fn damaged(
+        &self,
+        class: SegmentClass,
+        id: SegmentId,
+        offset: u64,
+        expected: &str,
+        found: &str,
+    ) -> Error {
         Error::Corrupt {
             file: self.name(class, id),
             offset,

@@ -1,0 +1,245 @@
+//! Sections of a piece file: who owns which blocks, and the first key of each block (*fences*).
+//!
+//! Why it exists: a lookup finds its block in memory and reads that one block; so the fences of every open piece are kept,
+//! as compactly as can be: per section one array for keys and three of numbers, no allocation a fence.
+//! Format: docs/format.md#piece-files, directory.
+//! Latches and I/O: none; an open section never changes.
+
+use pbxt_base::codec::{Reader, push_bytes, push_u8, push_u64, put_varint};
+use pbxt_base::{Error, Result, invariant};
+
+/// A run of blocks with rising first keys and one owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Section {
+    /// Index or table it belongs to.
+    pub owner: u64,
+    /// What it holds; the caller's number.
+    pub kind: u8,
+    /// Entries in all blocks.
+    pub entries: u64,
+    /// Bytes of all blocks before compression.
+    pub raw_bytes: u64,
+    /// Bytes of all blocks in the file, heads included.
+    pub stored_bytes: u64,
+    /// The caller's bytes.
+    pub extra: Box<[u8]>,
+    /// Key of the last entry.
+    pub last_key: Box<[u8]>,
+    /// Offset of the first block in the file.
+    pub(crate) begin: u64,
+    /// End of each block, counted from `begin`.
+    ends: Vec<u32>,
+    /// Entries up to the end of each block.
+    entries_to: Vec<u64>,
+    /// First keys of all blocks, one behind the other.
+    keys: Vec<u8>,
+    /// End of each first key in `keys`.
+    key_ends: Vec<u32>,
+}
+
+impl Section {
+    pub(crate) fn new(owner: u64, kind: u8, begin: u64) -> Self {
+        Self {
+            owner,
+            kind,
+            begin,
+            ..Self::default()
+        }
+    }
+
+    /// Blocks.
+    pub fn block_count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// First key of a block.
+    pub fn first_key(&self, block: usize) -> &[u8] {
+        let begin = block.checked_sub(1).map_or(0, |before| self.key_ends[before]);
+        &self.keys[begin as usize..self.key_ends[block] as usize]
+    }
+
+    /// Entries of a block.
+    pub fn block_entries(&self, block: usize) -> u32 {
+        (self.entries_to[block] - self.entries_before(block)) as u32
+    }
+
+    /// Entries in all blocks before this one; of `block_count()`, in the whole section.
+    pub fn entries_before(&self, block: usize) -> u64 {
+        block.checked_sub(1).map_or(0, |before| self.entries_to[before])
+    }
+
+    /// Number of leading blocks whose first key satisfies `is_before`, which must be true up to some block and false from
+    /// there on.
+    pub fn partition_point(&self, mut is_before: impl FnMut(&[u8]) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.block_count());
+        while low < high {
+            let middle = low.midpoint(high);
+            if is_before(self.first_key(middle)) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// The last block whose first key is at or below `key`, bytewise; the first one if there is none. Where one key spans
+    /// several blocks, entries with it may lie in earlier blocks too: then look with `partition_point`.
+    pub fn find_block(&self, key: &[u8]) -> usize {
+        self.partition_point(|first_key| first_key <= key)
+            .saturating_sub(1)
+    }
+
+    /// Offset of a block in the file: with class and segment its name for the block cache.
+    pub fn block_offset(&self, block: usize) -> u64 {
+        let before = block.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.begin + u64::from(before)
+    }
+
+    /// Bytes of a block in the file.
+    pub fn block_stored_bytes(&self, block: usize) -> usize {
+        (self.block_offset(block + 1) - self.block_offset(block)) as usize
+    }
+
+    /// How many blocks from `from` on a read of `bytes` takes in; at least one, unless the section ends there.
+    pub fn blocks_within(&self, from: usize, bytes: usize) -> usize {
+        let Some(rest) = self.ends.get(from..).filter(|rest| !rest.is_empty()) else {
+            return 0;
+        };
+        let limit = self.block_offset(from) - self.begin + bytes as u64;
+        rest.partition_point(|end| u64::from(*end) <= limit).max(1)
+    }
+
+    /// Bytes of memory the section takes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.extra.len()
+            + self.last_key.len()
+            + self.keys.capacity()
+            + 4 * (self.ends.capacity() + self.key_ends.capacity())
+            + 8 * self.entries_to.capacity()
+    }
+
+    pub(crate) fn push_block(
+        &mut self,
+        first_key: &[u8],
+        entries: u32,
+        raw_bytes: usize,
+        stored_bytes: usize,
+    ) -> Result<()> {
+        let end = fits(
+            "a section of a piece file",
+            self.stored_bytes + stored_bytes as u64,
+        )?;
+        let key_end = fits(
+            "the keys of a section",
+            (self.keys.len() + first_key.len()) as u64,
+        )?;
+        self.entries += u64::from(entries);
+        self.raw_bytes += raw_bytes as u64;
+        self.stored_bytes = u64::from(end);
+        self.ends.push(end);
+        self.entries_to.push(self.entries);
+        self.keys.extend_from_slice(first_key);
+        self.key_ends.push(key_end);
+        Ok(())
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        push_u64(out, self.owner);
+        push_u8(out, self.kind);
+        put_varint(out, self.begin);
+        put_varint(out, self.raw_bytes);
+        push_bytes(out, &self.extra);
+        push_bytes(out, &self.last_key);
+        put_varint(out, self.block_count() as u64);
+        let mut before: &[u8] = &[];
+        for block in 0..self.block_count() {
+            let key = self.first_key(block);
+            let shared = before.iter().zip(key).take_while(|(a, b)| a == b).count();
+            put_varint(out, self.block_stored_bytes(block) as u64);
+            put_varint(out, u64::from(self.block_entries(block)));
+            put_varint(out, shared as u64);
+            push_bytes(out, &key[shared..]);
+            before = key;
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        let (owner, kind, begin) = (reader.u64()?, reader.u8()?, reader.varint()?);
+        let mut section = Self::new(owner, kind, begin);
+        let raw_bytes = reader.varint()?;
+        section.extra = reader.length_prefixed()?.into();
+        section.last_key = reader.length_prefixed()?.into();
+        let blocks = reader.varint()?;
+        let mut key = Vec::new();
+        for _ in 0..blocks {
+            let stored_bytes = fits("a block", reader.varint()?)? as usize;
+            let entries = fits("the entries of a block", reader.varint()?)?;
+            let shared = reader.varint()?;
+            if shared > key.len() as u64 {
+                return Err(malformed(reader, "a key that shares bytes with the one before"));
+            }
+            key.truncate(shared as usize);
+            key.extend_from_slice(reader.length_prefixed()?);
+            section.push_block(&key, entries, 0, stored_bytes)?;
+        }
+        section.raw_bytes = raw_bytes;
+        section.ends.shrink_to_fit();
+        section.entries_to.shrink_to_fit();
+        section.keys.shrink_to_fit();
+        section.key_ends.shrink_to_fit();
+        Ok(section)
+    }
+}
+
+fn fits(what: &'static str, number: u64) -> Result<u32> {
+    u32::try_from(number).map_err(|_| Error::TooLarge {
+        what,
+        bytes: number,
+        limit: u64::from(u32::MAX),
+    })
+}
+
+fn malformed(reader: &Reader<'_>, expected: &str) -> Error {
+    Error::Corrupt {
+        file: String::new(),
+        offset: reader.position() as u64,
+        expected: expected.into(),
+        found: "another number".into(),
+    }
+}
+
+/// The directory's bytes before compression.
+pub(crate) fn encode_directory(sections: &[Section]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, sections.len() as u64);
+    for section in sections {
+        section.encode(&mut out);
+    }
+    out
+}
+
+/// Reads a directory; the blocks of its sections fill the file from `begin` to `end` without a gap. An error's offset is
+/// one in the directory.
+pub(crate) fn decode_directory(bytes: &[u8], begin: u64, end: u64) -> Result<Vec<Section>> {
+    invariant!(begin <= end, "F14: a directory stands behind the header");
+    let mut reader = Reader::new(bytes);
+    let (count, mut at) = (reader.varint()?, begin);
+    let mut sections = Vec::new();
+    for _ in 0..count {
+        let section = Section::decode(&mut reader)?;
+        if section.begin != at {
+            return Err(malformed(&reader, "a section behind the one before"));
+        }
+        at = at.saturating_add(section.stored_bytes);
+        sections.push(section);
+    }
+    if at != end || !reader.rest().is_empty() {
+        return Err(malformed(
+            &reader,
+            "sections up to the directory, and nothing else",
+        ));
+    }
+    Ok(sections)
+}

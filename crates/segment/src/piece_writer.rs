@@ -1,0 +1,187 @@
+//! PieceWriter: writes one new piece file, from its first byte to its last.
+//!
+//! Why it exists: runs and images are made in one go by one thread; what they need is large appends, and one moment at
+//! which the whole file is durable.
+//! Format: docs/format.md#piece-files.
+//! Rules: P1 bytes are appended once, in order. F13 nothing may name the file before `finish` returned; until then, and
+//! after a crash, it is an orphan that `SegmentStore::remove_orphans` takes away, so it needs no word in the manifest.
+//! Latches and I/O: none held; writes of at least 256 KiB but the last, two syncs in `finish`.
+//! After a crash: an unfinished file has no tail and no name in any checkpoint or log record.
+
+use crate::header::SEGMENT_HEADER_BYTES;
+use crate::names::SegmentClass;
+use crate::piece_block::{BlockEncoder, BlockPlace, Codec};
+use crate::piece_section::{Section, encode_directory};
+use crate::piece_tail::PieceTail;
+use crate::store::SegmentStore;
+use pbxt_base::checksum::RunningHash;
+use pbxt_base::{Result, SegmentId, invariant, stop_point};
+use pbxt_io::DiskFile;
+use std::sync::Arc;
+
+/// Bytes that are gathered before they are written.
+const APPEND_BYTES_MIN: usize = 256 << 10;
+/// The directory is read once an opening.
+const DIRECTORY_CODEC: Codec = Codec::Zstd(3);
+
+/// See the module. Dropped unfinished, it removes its file.
+pub struct PieceWriter {
+    store: Arc<SegmentStore>,
+    class: SegmentClass,
+    id: SegmentId,
+    file: Arc<dyn DiskFile>,
+    /// Appended and not yet written.
+    buffer: Vec<u8>,
+    /// Bytes written.
+    written: u64,
+    hash: RunningHash,
+    encoder: BlockEncoder,
+    sections: Vec<Section>,
+    open: Option<Section>,
+    is_finished: bool,
+}
+
+impl std::fmt::Debug for PieceWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "PieceWriter({}, {} bytes)",
+            self.file.name(),
+            self.file_bytes()
+        )
+    }
+}
+
+impl PieceWriter {
+    /// Creates the next file of class Cold or Meta. `NoSpace` leaves nothing behind, here and later.
+    pub fn create(store: &Arc<SegmentStore>, class: SegmentClass) -> Result<Self> {
+        let (id, file) = store.create_piece(class)?;
+        Ok(Self {
+            store: Arc::clone(store),
+            class,
+            id,
+            file,
+            buffer: store.piece_header(class, id).encode(),
+            written: 0,
+            hash: RunningHash::new(),
+            encoder: BlockEncoder::default(),
+            sections: Vec::new(),
+            open: None,
+            is_finished: false,
+        })
+    }
+
+    /// Number of the file.
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// Class of the file.
+    pub fn class(&self) -> SegmentClass {
+        self.class
+    }
+
+    /// Begins a section of an index or table; `kind` is the caller's.
+    pub fn begin_section(&mut self, owner: u64, kind: u8) {
+        invariant!(self.open.is_none(), "F14: sections do not overlap");
+        self.open = Some(Section::new(owner, kind, self.file_bytes()));
+    }
+
+    /// Appends a block with the entries from `first_key` on. Durable after `finish`.
+    pub fn push_block(&mut self, first_key: &[u8], entries: u32, raw: &[u8], codec: Codec) -> Result<()> {
+        let stored = self.append_block(raw, codec)?;
+        let section = self.open.as_mut();
+        section
+            .expect("rule F14: every block stands in a section")
+            .push_block(first_key, entries, raw.len(), stored)?;
+        self.write_out(APPEND_BYTES_MIN)
+    }
+
+    /// Ends the section; its number in the file. `extra` is kept with it for the caller.
+    pub fn end_section(&mut self, last_key: &[u8], extra: &[u8]) -> u32 {
+        let mut section = self.open.take().expect("rule F14: a section is ended once");
+        section.last_key = last_key.into();
+        section.extra = extra.into();
+        self.sections.push(section);
+        self.sections.len() as u32 - 1
+    }
+
+    /// Bytes of the open section in the file; of the last one if none is open.
+    pub fn section_bytes(&self) -> u64 {
+        let section = self.open.as_ref().or(self.sections.last());
+        section.map_or(0, |section| section.stored_bytes)
+    }
+
+    /// Bytes of the file so far, without directory and tail.
+    pub fn file_bytes(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Writes directory and tail. Durable on return: content, size and name.
+    pub fn finish(mut self) -> Result<SegmentId> {
+        invariant!(self.open.is_none(), "F14: every section is ended");
+        let directory_at = self.file_bytes();
+        let directory_bytes = self.append_block(&encode_directory(&self.sections), DIRECTORY_CODEC)? as u32;
+        let place = self.place();
+        let mut hash = self.hash.clone();
+        hash.update(&self.buffer);
+        let tail = PieceTail {
+            directory_at,
+            directory_bytes,
+            hash: hash.finish(),
+        };
+        let mut bytes = Vec::new();
+        tail.encode(&place, &mut bytes);
+        self.buffer.extend_from_slice(&bytes);
+        self.write_out(1)?;
+        stop_point!("piece.before_sync");
+        // Durable now: the whole file. Without it a checkpoint or log record could name bytes that are not there.
+        self.file.sync_data()?;
+        // Durable now: its name. Without it the file could be gone that a checkpoint or log record names.
+        self.store.sync_dir()?;
+        stop_point!("piece.after_sync");
+        self.is_finished = true;
+        Ok(self.id)
+    }
+
+    /// Place of the next byte.
+    fn place(&self) -> BlockPlace<'_> {
+        BlockPlace {
+            file: self.file.name(),
+            class: self.class,
+            id: self.id,
+            offset: self.file_bytes(),
+        }
+    }
+
+    fn append_block(&mut self, raw: &[u8], codec: Codec) -> Result<usize> {
+        let place = BlockPlace {
+            file: self.file.name(),
+            class: self.class,
+            id: self.id,
+            offset: self.written + self.buffer.len() as u64,
+        };
+        self.encoder.encode(raw, codec, &place, &mut self.buffer)
+    }
+
+    fn write_out(&mut self, bytes_min: usize) -> Result<()> {
+        if self.buffer.len() >= bytes_min {
+            self.hash.update(&self.buffer);
+            self.file.write_at(&self.buffer, self.written)?;
+            self.written += self.buffer.len() as u64;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PieceWriter {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // Nothing names it. If it cannot go now, the next opening finds it and removes it as an orphan.
+            let _ = self.store.remove_piece(self.class, self.id);
+        }
+    }
+}
+
+const _: () = assert!(SEGMENT_HEADER_BYTES < APPEND_BYTES_MIN);

@@ -1,0 +1,114 @@
+//! Piece files of a store: creation, opening, removal.
+//!
+//! Why it exists: piece files are named by checkpoints and log records and not by the manifest, so their life is another
+//! one than that of hot and blob segments, without a sync of the manifest a file.
+//! Rules: F2 the number of a piece file is used once in a life; F13 what neither checkpoint nor log tail names is an
+//! orphan of an earlier life and goes at opening.
+//! Latches and I/O: no latch; removing is durable only after `sync_dir`, so many removals share one sync.
+
+use crate::header::SegmentHeader;
+use crate::names::{SegmentClass, segment_name};
+use crate::piece::is_missing;
+use crate::store::SegmentStore;
+use pbxt_base::{Error, Result, SegmentId, invariant};
+use pbxt_io::DiskFile;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Next numbers of the two classes.
+#[derive(Debug)]
+pub(crate) struct PieceIds([AtomicU32; 2]);
+
+impl PieceIds {
+    pub(crate) fn new(next_cold: SegmentId, next_meta: SegmentId) -> Self {
+        Self([AtomicU32::new(next_cold.raw()), AtomicU32::new(next_meta.raw())])
+    }
+
+    fn of(&self, class: SegmentClass) -> &AtomicU32 {
+        invariant!(
+            matches!(class, SegmentClass::Cold | SegmentClass::Meta),
+            "F14: piece files are of class cold or meta, not {class:?}"
+        );
+        &self.0[usize::from(class == SegmentClass::Meta)]
+    }
+}
+
+impl SegmentStore {
+    /// Creates the next piece file of a class, without content; nothing of it is durable.
+    pub(crate) fn create_piece(&self, class: SegmentClass) -> Result<(SegmentId, Arc<dyn DiskFile>)> {
+        if self.read_only {
+            return Err(Error::ReadOnlyMedia {
+                path: self.location(),
+            });
+        }
+        let id = SegmentId::new(self.piece_ids.of(class).fetch_add(1, Ordering::Relaxed));
+        let file = self.disk.create(&segment_name(class, id), 0)?;
+        Ok((id, file))
+    }
+
+    /// Header of a piece file: its size is told by its tail.
+    pub(crate) fn piece_header(&self, class: SegmentClass, id: SegmentId) -> SegmentHeader {
+        SegmentHeader {
+            segment_bytes: 0,
+            ..self.plain_header(class, id)
+        }
+    }
+
+    /// Opens a piece file for reading; the handle is not shared with `file`.
+    pub(crate) fn open_piece(&self, class: SegmentClass, id: SegmentId) -> Result<Arc<dyn DiskFile>> {
+        self.disk.open(&segment_name(class, id), false).map_err(|error| {
+            if is_missing(&error) {
+                self.damaged(
+                    class,
+                    id,
+                    0,
+                    "a piece file that a checkpoint or log record names",
+                    "no such file",
+                )
+            } else {
+                error
+            }
+        })
+    }
+
+    /// Tells of a piece file that a checkpoint or log record names: later ones get greater numbers.
+    pub fn bump_next_piece_id(&self, class: SegmentClass, id: SegmentId) {
+        self.piece_ids
+            .of(class)
+            .fetch_max(id.raw() + 1, Ordering::Relaxed);
+    }
+
+    /// Removes a piece file; durable after `sync_dir`. Whoever has it open reads on.
+    pub fn remove_piece(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
+        let _ = self.piece_ids.of(class);
+        self.forget_file(class, id);
+        self.disk.remove(&segment_name(class, id))
+    }
+
+    /// Makes removals durable.
+    pub fn sync_dir(&self) -> Result<()> {
+        self.disk.sync_dir()
+    }
+
+    /// At opening, removes every piece file of a class that `keep` does not want, and says which. Nothing in read-only
+    /// mode.
+    pub fn remove_orphans(
+        &self,
+        class: SegmentClass,
+        keep: &dyn Fn(SegmentId) -> bool,
+    ) -> Result<Vec<SegmentId>> {
+        if self.read_only {
+            return Ok(Vec::new());
+        }
+        let mut orphans = self.list(class)?;
+        orphans.retain(|id| !keep(*id));
+        for id in &orphans {
+            self.remove_piece(class, *id)?;
+        }
+        if !orphans.is_empty() {
+            // Durable now: the removals. Without it a power cut could bring back a file whose number is given out again.
+            self.sync_dir()?;
+        }
+        Ok(orphans)
+    }
+}
