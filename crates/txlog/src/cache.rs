@@ -4,7 +4,8 @@
 //!                   when somebody reads a version in them. One budget covers both.
 //! State:            a ring of the numbers of complete chunks, swept by a CLOCK hand; chunks still filling are counted but
 //!                   not in the ring, so nothing dirty can be dropped.
-//! Rules:            D12: only complete chunks leave; a loaded chunk is believed only if all its batches verify.
+//! Rules:            D12: only complete chunks leave; a loaded chunk is believed only if all its batches verify. D16:
+//!                   chunks below the start of the log leave when it rises.
 //! Latches and I/O:  a load latch (one of 16, by chunk) is held over the read, so a chunk is loaded once; the ring latch
 //!                   is held for moments and never over I/O. A reader that finds its chunk takes no latch.
 
@@ -90,6 +91,24 @@ impl Cache {
         }
     }
 
+    /// Takes the complete chunks with numbers below `end` out of memory.
+    pub(crate) fn forget_below(&self, core: &Core, end: u64) {
+        let guard = crossbeam_epoch::pin();
+        let mut gone = Vec::new();
+        self.ring.lock().chunks.retain(|chunk| {
+            let stays = *chunk >= end;
+            if !stays {
+                gone.push(*chunk);
+            }
+            stays
+        });
+        for chunk in gone {
+            if core.directory.remove(chunk, &guard) {
+                self.resident_chunks.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Moves the hand to a chunk not used since it last came by, at most twice around.
     fn pick_victim(&self, core: &Core, guard: &Guard) -> Option<u64> {
         let mut ring = self.ring.lock();
@@ -114,6 +133,14 @@ impl Core {
     /// See `Log::read`.
     #[inline]
     pub(crate) fn read<'g>(&self, lsn: Lsn, hint: ReadHint, guard: &'g Guard) -> Result<RecordRef<'g>> {
+        if lsn < self.start() {
+            return Err(self.no_record_at(lsn.raw(), "a place below the start of the log"));
+        }
+        self.fetch(lsn, hint, guard)
+    }
+
+    #[inline]
+    fn fetch<'g>(&self, lsn: Lsn, hint: ReadHint, guard: &'g Guard) -> Result<RecordRef<'g>> {
         let number = self.layout.chunk_of(lsn.raw());
         let chunk = match self.directory.get(number, guard) {
             Some(chunk) => {
@@ -126,6 +153,24 @@ impl Core {
             chunk.touch();
         }
         self.record_in(chunk, lsn.raw())
+    }
+
+    /// See `Log::try_read`.
+    #[inline]
+    pub(crate) fn try_read<'g>(
+        &self,
+        lsn: Lsn,
+        hint: ReadHint,
+        guard: &'g Guard,
+    ) -> Result<Option<RecordRef<'g>>> {
+        if lsn < self.start() {
+            return Ok(None);
+        }
+        match self.fetch(lsn, hint, guard) {
+            // D16: the segment went between the look at the start and the read; the start passed the place before.
+            Err(_) if lsn < self.start() => Ok(None),
+            result => result.map(Some),
+        }
     }
 
     #[inline]
@@ -191,6 +236,10 @@ impl Core {
         chunk.touch();
         self.cache.note_installed();
         self.cache.note_complete(self, number);
+        // D16: if the start passed this chunk while it was read, nobody comes back for it.
+        if number < self.layout.chunk_of(self.start().raw()) {
+            self.forget_below_start();
+        }
         chunk
     }
 

@@ -3,7 +3,7 @@
 //! Why it exists:    tail, chunks, cache, flusher and marks belong together and are used by the modules of this crate; the
 //!                   thread needs them for as long as it runs, so `Log` is a handle and this is what it holds.
 //! Format / state:   open -> (poisoned | closed); poisoned and closed logs can still be read.
-//! Rules:            D7, D9; the others in the modules that extend this type.
+//! Rules:            D7, D9, D16; the others in the modules that extend this type.
 //! Latches and I/O:  order: flush latch, preparing latch, opening latch, then waiting, filled, ring and worker latches. Only
 //!                   the flush and the preparing latch are held across I/O.
 //! After a crash:    nothing of this is on disk.
@@ -26,7 +26,7 @@ use pbxt_base::{Error, Result, invariant};
 use pbxt_io::{Clock, Poison, SystemClock, Worker};
 use pbxt_segment::{BlobStore, SegmentStore};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The background thread runs at least this often; half of what D11 allows between two syncs.
@@ -57,6 +57,8 @@ pub(crate) struct Core {
     pub(crate) options: LogOptions,
     /// How the log ended when it was opened; what lies before is read with its cuts in mind.
     pub(crate) past: LogEnd,
+    /// Nothing below this is read any more (D16).
+    pub(crate) start: AtomicU64,
     worker: Mutex<Option<Worker>>,
 }
 
@@ -71,6 +73,7 @@ impl Core {
     ) -> Result<Arc<Core>> {
         let files = HotFiles::new(store);
         let layout = files.layout();
+        end.check_log_start(&files)?;
         let segment = files.make_room_behind(&end)?;
         let start = layout.segment_body(segment);
         let file = files.begin(segment, end.segment, end.cut.raw(), end.checksum)?;
@@ -114,6 +117,7 @@ impl Core {
             counters: Counters::default(),
             options,
             worker: Mutex::new(None),
+            start: AtomicU64::new(end.log_start.raw()),
             past: end,
             opener: Mutex::new(opener),
             pool,

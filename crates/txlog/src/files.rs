@@ -53,6 +53,11 @@ impl HotFiles {
         self.store.list(SegmentClass::Hot)
     }
 
+    /// The header of a hot segment; `None` if it was never begun.
+    pub(crate) fn header(&self, segment: SegmentId) -> Result<Option<SegmentHeader>> {
+        self.store.header(SegmentClass::Hot, segment)
+    }
+
     /// Headers of all begun hot segments, rising. An unsealed segment whose header does not verify was being begun when
     /// the power failed; if it was more than that, its batches say so (`LogScan`).
     pub(crate) fn headers(&self) -> Result<Vec<SegmentHeader>> {

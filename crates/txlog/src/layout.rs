@@ -86,6 +86,11 @@ impl Layout {
         lsn >> self.chunk_shift
     }
 
+    /// The last chunk of a segment.
+    pub(crate) fn last_chunk(&self, segment: SegmentId) -> u64 {
+        self.chunk_of(self.segment_start(segment) + self.segment_bytes() - 1)
+    }
+
     /// LSN of the first byte of a chunk.
     #[inline]
     pub(crate) fn chunk_start(&self, chunk: u64) -> u64 {

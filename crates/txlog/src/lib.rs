@@ -20,6 +20,7 @@ mod group_commit;
 mod key_image;
 mod layout;
 mod log;
+mod log_start;
 mod opener;
 mod other_record;
 mod record;

@@ -2,7 +2,7 @@
 //!
 //! Why it exists:    a handle that closes the log when the last user drops it; everything it does is one call into `core`.
 //! Format / state:   docs/format-log.md.
-//! Rules:            D1, D7, D8, D9, D10, D11, D12; each in the module that holds it.
+//! Rules:            D1, D7, D8, D9, D10, D11, D12, D16; each in the module that holds it.
 //! Latches and I/O:  `reserve(Space::Spare)` never waits for I/O; `wait_*`, `reserve(Space::Row)` and a `read` of a chunk
 //!                   that is not in memory may.
 //! After a crash:    `LogScan` finds the end, `Log::open` continues in a new segment.
@@ -15,7 +15,7 @@ use crate::scan::LogEnd;
 use crate::stats::LogStats;
 use crate::tail::Space;
 use crossbeam_epoch::Guard;
-use pbxt_base::{Lsn, Result};
+use pbxt_base::{Lsn, Result, SegmentId};
 use pbxt_io::Poison;
 use pbxt_segment::{BlobStore, SegmentStore};
 use std::sync::Arc;
@@ -58,10 +58,11 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log behind the end that `LogScan` found, in a new segment (D7), and starts its background thread.
+    /// Opens the log behind the end that `LogScan` found, in a new segment (D7), and starts its background thread. The
+    /// readable log begins where `end.with_log_start` says, by default at the beginning of the oldest segment.
     ///
     /// # Errors
-    /// `NoSpace` if the new segment cannot be had; I/O errors.
+    /// `NoSpace` if the new segment cannot be had; `Corrupt` if the log ends before it starts; I/O errors.
     pub fn open(
         store: Arc<SegmentStore>,
         blobs: Arc<BlobStore>,
@@ -128,13 +129,34 @@ impl Log {
     }
 
     /// The record at `lsn`, which must be the position of a published record. From memory if its chunk is there, else
-    /// its chunk is loaded and verified. The record stays valid as long as `guard`.
+    /// its chunk is loaded and verified. The record stays valid as long as `guard`. Addresses that may lie below the start
+    /// of the log are for `try_read`.
     ///
     /// # Errors
-    /// `Corrupt` with file and offset if the chunk does not verify or no record stands at `lsn`; I/O errors of the load.
+    /// `Corrupt` with file and offset if the chunk does not verify or no record stands at `lsn`, as below the
+    /// start of the log; I/O errors of the load.
     #[inline]
     pub fn read<'g>(&self, lsn: Lsn, guard: &'g Guard) -> Result<RecordRef<'g>> {
         self.core.read(lsn, ReadHint::Random, guard)
+    }
+
+    /// `read` for whoever holds an address that may lie below the log's start: `None` if it does now, or if it did by
+    /// the time its segment was found gone (D16).
+    ///
+    /// # Errors
+    /// As `read`.
+    #[inline]
+    pub fn try_read<'g>(&self, lsn: Lsn, guard: &'g Guard) -> Result<Option<RecordRef<'g>>> {
+        self.core.try_read(lsn, ReadHint::Random, guard)
+    }
+
+    /// `try_read` for a scan that passes once.
+    ///
+    /// # Errors
+    /// As `read`.
+    #[inline]
+    pub fn try_read_sequential<'g>(&self, lsn: Lsn, guard: &'g Guard) -> Result<Option<RecordRef<'g>>> {
+        self.core.try_read(lsn, ReadHint::Sequential, guard)
     }
 
     /// `read` for a scan that passes once: the chunk may leave memory as soon as there is need.
@@ -144,6 +166,27 @@ impl Log {
     #[inline]
     pub fn read_sequential<'g>(&self, lsn: Lsn, guard: &'g Guard) -> Result<RecordRef<'g>> {
         self.core.read(lsn, ReadHint::Sequential, guard)
+    }
+
+    /// Where the readable log begins: a version at a lower address is no longer read here (D16).
+    #[inline]
+    pub fn start(&self) -> Lsn {
+        self.core.start()
+    }
+
+    /// Raises the start of the log; a lower value changes nothing. Call it when the checkpoint that makes everything
+    /// below `lsn` needless is durable. Chunks wholly below leave memory.
+    pub fn set_start(&self, lsn: Lsn) {
+        self.core.set_start(lsn);
+    }
+
+    /// The finished segments that lie wholly below both `below` and the start of the log, rising: their files can be
+    /// dropped with `SegmentStore::drop_segment`, in this order.
+    ///
+    /// # Errors
+    /// I/O errors of the directory.
+    pub fn droppable_segments(&self, below: Lsn) -> Result<Vec<SegmentId>> {
+        self.core.droppable_segments(below)
     }
 
     /// Writes and syncs everything reserved so far, after a flush that may be running.

@@ -4,7 +4,7 @@
 //!                   stops. Whether that is a torn tail or damage decides between opening and refusing.
 //! Format / state:   docs/format-log.md#batch-header, docs/durability.md (start-up cases). in a segment -> next segment by
 //!                   its header's cut -> ... -> end.
-//! Rules:            D5 (end of the log, damage), D7 (nothing behind a cut is parsed).
+//! Rules:            D5 (end of the log, damage), D7 (nothing behind a cut is parsed), D17 (beginning at a checkpoint).
 //! Latches and I/O:  none; one read per chunk by the calling thread.
 //! After a crash:    this is what runs; it writes nothing.
 
@@ -13,6 +13,7 @@ use crate::files::HotFiles;
 use crate::layout::Layout;
 use crate::record::RecordRef;
 use crate::segment_scan::{BatchCursor, ChunkReader};
+use crate::tail::BATCH_HEADER_BYTES;
 use pbxt_base::{Error, Lsn, Result, SegmentId};
 use pbxt_segment::{SegmentHeader, SegmentStore};
 use std::collections::BTreeMap;
@@ -31,8 +32,14 @@ pub struct LogEnd {
     pub(crate) sequence: u64,
     /// Newest mark of the durable end of the blob stream.
     pub(crate) blob_durable: u64,
+    /// Where the log is readable from; set by `with_log_start`.
+    pub(crate) log_start: Lsn,
+    /// Where the scan began; records below it are not for recovery.
+    pub(crate) from: Lsn,
     /// Where each segment of the log ends.
     ends: BTreeMap<SegmentId, u64>,
+    /// The segment the scan began with.
+    first: SegmentId,
 }
 
 impl LogEnd {
@@ -47,9 +54,9 @@ impl LogEnd {
         self.blob_durable
     }
 
-    /// The segments of the log, in order; each can be read by a `SegmentScan`.
+    /// The segments of the log from the one where the scan began, in order; each can be read by a `SegmentScan`.
     pub fn segments(&self) -> impl Iterator<Item = SegmentId> + '_ {
-        self.ends.keys().copied()
+        self.ends.range(self.first..).map(|(segment, _)| *segment)
     }
 
     pub(crate) fn end_of(&self, segment: SegmentId) -> Option<u64> {
@@ -77,20 +84,15 @@ pub struct LogScan {
 }
 
 impl LogScan {
-    /// A scan of the records at `from` and beyond; it begins with the segment that holds `from`.
+    /// A scan of the records at `from` and beyond: 0, or a place up to which a checkpoint knows the log durable. The
+    /// segments before the one that holds `from` may be gone (D17).
     ///
     /// # Errors
     /// I/O errors; `Corrupt` if a segment is missing.
     pub fn new(store: Arc<SegmentStore>, from: Lsn) -> Result<LogScan> {
         let files = HotFiles::new(store);
         let layout = files.layout();
-        let first = layout.segment_of(from.raw());
-        let mut ahead: Vec<SegmentHeader> = files
-            .headers()?
-            .into_iter()
-            .filter(|header| header.id >= first)
-            .collect();
-        ahead.reverse();
+        let (ahead, ends) = split_headers(files.headers()?, layout.segment_of(from.raw()));
         let mut scan = LogScan {
             files,
             layout,
@@ -100,7 +102,11 @@ impl LogScan {
             cursor: BatchCursor::default(),
             position: 0,
             sequence: None,
-            end: LogEnd::default(),
+            end: LogEnd {
+                from,
+                ends,
+                ..LogEnd::default()
+            },
             from: from.raw(),
             is_done: false,
         };
@@ -126,18 +132,10 @@ impl LogScan {
 
     /// Moves to the next record of the batch at hand that is wanted. False if there is none.
     fn seek_record(&mut self) -> bool {
-        let Some(reader) = &self.reader else { return false };
-        while self.cursor.seek_record(reader) {
-            if self.cursor.at >= self.from {
-                return true;
-            }
-            match self.cursor.take_record(reader) {
-                Ok(_) => {}
-                // Reported when the caller takes it.
-                Err(_) => return true,
-            }
+        match &self.reader {
+            Some(reader) => self.cursor.seek_wanted(reader, self.from),
+            None => false,
         }
-        false
     }
 
     /// The end of the log. Reads what is left of it first.
@@ -151,6 +149,9 @@ impl LogScan {
 
     fn enter_first_segment(&mut self) -> Result<()> {
         let Some(header) = self.ahead.pop() else {
+            if self.from > 0 {
+                return Err(self.missing_segment(self.layout.segment_of(self.from), "no segment of the log"));
+            }
             self.sequence = Some(0);
             self.is_done = true;
             return match self.later_claim()? {
@@ -162,10 +163,14 @@ impl LogScan {
         };
         let none = SegmentId::new(0);
         let wanted = self.layout.segment_of(self.from);
-        if wanted == none && header.previous != none || wanted != none && header.id != wanted {
-            let missing = if wanted == none { header.previous } else { wanted };
-            return Err(self.missing_segment(missing, "no such segment of this log"));
+        if wanted == none && header.previous != none {
+            return Err(self.missing_segment(header.previous, "no such segment of this log"));
         }
+        // The segment of `from` may not have been begun: nothing was written beyond the end of the one before.
+        if wanted != none && header.id != wanted && header.id.raw() + 1 != wanted.raw() {
+            return Err(self.missing_segment(wanted, "no such segment of this log"));
+        }
+        self.end.first = header.id;
         self.sequence = (header.previous == none).then_some(0);
         self.end.checksum = header.cut_checksum;
         self.enter(&header)
@@ -269,6 +274,7 @@ impl LogScan {
 
     /// The chain stops here: torn tail or damage (D5).
     fn end_here(&mut self) -> Result<()> {
+        self.learn_sequence()?;
         let Some(reader) = &self.reader else { return Ok(()) };
         let expected = format!("batch {} of the log", self.end.sequence + 1);
         if let Some(next) = self.ahead.last() {
@@ -292,6 +298,13 @@ impl LogScan {
                 "none, although the database was closed behind it",
             ));
         }
+        if self.position + BATCH_HEADER_BYTES < self.from {
+            let found = format!(
+                "none, although a checkpoint knows the log up to LSN {} durable",
+                self.from
+            );
+            return Err(reader.damage(self.position, &expected, &found));
+        }
         let was_closed_here = self.files.closed_end() == Some(self.position);
         if !was_closed_here && let Some(claim) = self.later_claim()? {
             let found = format!("none, although the batch at LSN {} names it durable", claim.raw());
@@ -299,6 +312,47 @@ impl LogScan {
         }
         self.is_done = true;
         Ok(())
+    }
+
+    /// Before the end of the log is judged its last sequence must be known. If the scan met no batch, it is that of the
+    /// batch its first segment continues; if that is gone, a batch behind it was durable (D17), and is missing now.
+    fn learn_sequence(&mut self) -> Result<()> {
+        if self.sequence.is_some() {
+            return Ok(());
+        }
+        let Some((sequence, blob_durable)) = self.continued_batch(self.end.first)? else {
+            let Some(reader) = &self.reader else { return Ok(()) };
+            let found = "none, although what lies before it has been dropped";
+            return Err(reader.damage(self.position, "the first batch of the log", found));
+        };
+        self.sequence = Some(sequence);
+        self.end.sequence = sequence;
+        self.end.blob_durable = blob_durable;
+        Ok(())
+    }
+
+    /// Sequence and durable end of blobs of the last batch before `segment`; zeros if the log begins there. `None` if
+    /// that batch is gone.
+    fn continued_batch(&self, mut segment: SegmentId) -> Result<Option<(u64, u64)>> {
+        let there = self.files.hot_ids()?;
+        loop {
+            let Some(header) = self.files.header(segment)? else {
+                return Ok(None);
+            };
+            if header.previous == SegmentId::new(0) {
+                return Ok(Some((0, 0)));
+            }
+            if !there.contains(&header.previous) {
+                return Ok(None);
+            }
+            if header.cut.raw() > self.layout.segment_body(header.previous) {
+                let file = self.files.open(header.previous)?;
+                let reader = ChunkReader::new(header.previous, file, self.layout);
+                let last = last_batch(reader, self.layout, &header)?;
+                return Ok(last.map(|last| (last.sequence, last.blob_durable)));
+            }
+            segment = header.previous;
+        }
     }
 
     /// A later batch header, of this incarnation or of a later one whose segment header is gone, that names the broken
@@ -330,4 +384,43 @@ impl LogScan {
         }
         Ok(None)
     }
+}
+
+/// Divides headers of segments, in rising order: those of the scan, last one first, and where the segments below them
+/// end. The scan begins with the segment `wanted`, or with the one before if that was not begun.
+fn split_headers(
+    mut headers: Vec<SegmentHeader>,
+    wanted: SegmentId,
+) -> (Vec<SegmentHeader>, BTreeMap<SegmentId, u64>) {
+    let after = headers.partition_point(|header| header.id <= wanted);
+    let first = after.saturating_sub(1);
+    let continued = headers.get(..=first).unwrap_or_default();
+    let ends = continued
+        .iter()
+        .filter(|header| header.previous != SegmentId::new(0))
+        .map(|header| (header.previous, header.cut.raw()))
+        .collect();
+    let mut ahead = headers.split_off(first.min(headers.len()));
+    ahead.reverse();
+    (ahead, ends)
+}
+
+/// The last batch of the segment that `next` continues: looked for in the chunk it must be in.
+fn last_batch(mut reader: ChunkReader, layout: Layout, next: &SegmentHeader) -> Result<Option<BatchHeader>> {
+    let cut = next.cut.raw();
+    let chunk = layout
+        .chunk_of(cut - BATCH_ALIGN)
+        .min(layout.last_chunk(reader.segment));
+    let mut at = cut.min(layout.chunk_end(chunk));
+    reader.load(layout.chunk_body(chunk))?;
+    while at > layout.chunk_body(chunk) {
+        at -= BATCH_ALIGN;
+        match BatchHeader::decode(reader.segment, Lsn::new(at), reader.bytes(at)) {
+            Some((header, checksum)) if checksum == next.cut_checksum && header.next() == cut => {
+                return Ok(Some(header));
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
 }

@@ -3,7 +3,7 @@
 //! Why it exists:    recovery's second pass and the check command read all segments, each on its own; what the first pass
 //!                   settled (where each segment ends) is all they need.
 //! Format / state:   docs/format-log.md#batch-header. Reads chunk by chunk, past the cache.
-//! Rules:            D5 (inside the known end every batch must verify: anything else is damage), D7 (nothing behind it).
+//! Rules:            D5 (inside the known end every batch must verify: anything else is damage), D7 (nothing behind it), D17 (nothing below a checkpoint).
 //! Latches and I/O:  none; one read per chunk by the calling thread.
 
 use crate::batch::BatchHeader;
@@ -118,6 +118,29 @@ impl BatchCursor {
         false
     }
 
+    /// Steps to the next record at or beyond `from`, over fillers. False at the end of the batch.
+    pub(crate) fn seek_wanted(&mut self, reader: &ChunkReader, from: u64) -> bool {
+        while self.seek_record(reader) {
+            if self.at >= from || !self.skip_record(reader) {
+                return true; // What cannot be skipped is reported when the caller takes it.
+            }
+        }
+        false
+    }
+
+    /// Steps over the record at the cursor without looking into it. False if its length cannot be right.
+    pub(crate) fn skip_record(&mut self, reader: &ChunkReader) -> bool {
+        let stride = reader
+            .bytes(self.at)
+            .first_chunk::<RECORD_HEADER_BYTES>()
+            .map_or(0, |header| stride_of(header) as u64);
+        let fits = stride >= RECORD_HEADER_BYTES as u64 && stride <= self.end - self.at;
+        if fits {
+            self.at += stride;
+        }
+        fits
+    }
+
     /// The record at the cursor, which steps behind it.
     pub(crate) fn take_record<'r>(&mut self, reader: &'r ChunkReader) -> Result<(Lsn, RecordRef<'r>)> {
         let lsn = self.at;
@@ -137,10 +160,12 @@ pub struct SegmentScan {
     cursor: BatchCursor,
     next_batch: u64,
     end: u64,
+    /// Records below this are not wanted.
+    from: u64,
 }
 
 impl SegmentScan {
-    /// A scan of one of `end.segments()`.
+    /// A scan of one of `end.segments()`: of the records at and beyond the place where the scan that found `end` began.
     ///
     /// # Errors
     /// I/O errors; `Corrupt` if the segment is not part of the log that ended at `end`.
@@ -156,12 +181,16 @@ impl SegmentScan {
                 "one that recovery did not list",
             ));
         };
+        // The first batch of a chunk stands at its beginning, so the chunks below `from` need not be read.
+        let first_chunk = layout.chunk_of(end.from.raw()).max(layout.chunk_of(next_batch));
+        let (from, next_batch) = (end.from.raw(), layout.chunk_body(first_chunk));
         let end = valid_end.min(layout.segment_body_end(segment));
         Ok(SegmentScan {
             reader,
             cursor: BatchCursor::default(),
             next_batch,
             end,
+            from,
         })
     }
 
@@ -170,7 +199,7 @@ impl SegmentScan {
     /// # Errors
     /// I/O errors; `Corrupt` with file and offset.
     pub fn next_record(&mut self) -> Result<Option<(Lsn, RecordRef<'_>)>> {
-        while !self.cursor.seek_record(&self.reader) {
+        while !self.seek_record() {
             if self.next_batch >= self.end {
                 return Ok(None);
             }
@@ -186,5 +215,9 @@ impl SegmentScan {
             self.next_batch = header.next();
         }
         self.cursor.take_record(&self.reader).map(Some)
+    }
+
+    fn seek_record(&mut self) -> bool {
+        self.cursor.seek_wanted(&self.reader, self.from)
     }
 }

@@ -33,6 +33,17 @@ impl Fixture {
     }
 
     pub fn open_with(disk: Arc<dyn Disk>, geometry: Geometry, options: LogOptions) -> Result<Fixture> {
+        Fixture::open_from(disk, geometry, options, Lsn::new(0), Lsn::new(0))
+    }
+
+    /// Opens with a checkpoint at `from` and a log that is readable from `log_start` on.
+    pub fn open_from(
+        disk: Arc<dyn Disk>,
+        geometry: Geometry,
+        options: LogOptions,
+        from: Lsn,
+        log_start: Lsn,
+    ) -> Result<Fixture> {
         let mode = OpenMode {
             create: Some(geometry),
             read_only: false,
@@ -42,7 +53,8 @@ impl Fixture {
         let store = Arc::new(SegmentStore::open(disk, mode)?);
         let blobs = Arc::new(BlobStore::open(Arc::clone(&store))?);
         let poison = Arc::new(Poison::new());
-        let (seen, end) = recover(&store)?;
+        let (seen, end) = recover_from(&store, from)?;
+        let end = end.with_log_start(log_start);
         let log = Log::open(
             Arc::clone(&store),
             Arc::clone(&blobs),
@@ -73,7 +85,12 @@ impl Fixture {
 
 /// Reads the whole log: the number of every row and, as `u64::MAX - ts`, every commit.
 pub fn recover(store: &Arc<SegmentStore>) -> Result<(Vec<(Lsn, u64)>, LogEnd)> {
-    let mut scan = LogScan::new(Arc::clone(store), Lsn::new(0))?;
+    recover_from(store, Lsn::new(0))
+}
+
+/// Reads the log from a checkpoint on.
+pub fn recover_from(store: &Arc<SegmentStore>, from: Lsn) -> Result<(Vec<(Lsn, u64)>, LogEnd)> {
+    let mut scan = LogScan::new(Arc::clone(store), from)?;
     let mut seen = Vec::new();
     while let Some((lsn, record)) = scan.next_record()? {
         match record.view() {
