@@ -13,6 +13,7 @@
 use crate::geometry::SEGMENT_BYTES_MAX;
 use crate::header::SEGMENT_HEADER_BYTES;
 use crate::names::SegmentClass;
+use crate::piece::is_missing;
 use crate::store::SegmentStore;
 use parking_lot::Mutex;
 use pbxt_base::codec::{get_u32, put_u32};
@@ -129,7 +130,16 @@ impl BlobStore {
                 &format!("{:?}", blob.addr),
             ));
         }
-        let file = self.store.file(SegmentClass::Blob, id)?;
+        let file = self.store.file(SegmentClass::Blob, id).map_err(|error| {
+            if is_missing(&error) {
+                damaged(
+                    "a segment of values".into(),
+                    "no such file: it was dropped, or lost",
+                )
+            } else {
+                error
+            }
+        })?;
         let stored = stored_bytes(blob.len)?;
         if offset.saturating_add(stored) > file.len()? {
             return Err(damaged(
@@ -177,6 +187,31 @@ impl BlobStore {
         }
         self.durable_end.fetch_max(end, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Segments with values and their bytes, rising.
+    pub fn segments(&self) -> Result<Vec<(SegmentId, u64)>> {
+        let bytes_of = |id| Ok((id, self.store.file(SegmentClass::Blob, id)?.len()?));
+        self.store
+            .list(SegmentClass::Blob)?
+            .into_iter()
+            .map(bytes_of)
+            .collect()
+    }
+
+    /// Removes a segment no record names a value of any more, for good. Says false, and does nothing, if it still takes
+    /// new values. A later read of a value in it is an error that names the segment.
+    pub fn drop_segment(&self, id: SegmentId) -> Result<bool> {
+        {
+            let state = self.state.lock();
+            let is_in = |start: &u64| Addr::from_raw(*start).segment() == id;
+            let is_target = state.current.as_ref().is_some_and(|current| current.id == id);
+            if is_target || state.in_flight.iter().any(is_in) {
+                return Ok(false);
+            }
+        }
+        self.store.drop_segment(SegmentClass::Blob, id)?;
+        Ok(true)
     }
 
     /// Everything below this address (as a number) is durable.

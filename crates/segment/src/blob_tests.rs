@@ -283,3 +283,40 @@ fn threads_write_values_side_by_side_while_another_one_syncs() {
         assert_eq!(out, value(len));
     }
 }
+
+#[test]
+fn a_segment_is_dropped_whole_unless_it_still_takes_values() {
+    let disk = SimDisk::new();
+    let blobs = open(&disk);
+    let refs: Vec<BlobRef> = (0..3)
+        .map(|_| blobs.append(&value(200 << 10)).expect("written"))
+        .collect();
+    let ids: Vec<u32> = refs.iter().map(|blob| blob.addr.segment().raw()).collect();
+    assert_eq!(ids, [1, 2, 3], "two do not go into a segment");
+    blobs.sync().expect("synced");
+    let segments = blobs.segments().expect("a listing");
+    assert_eq!(segments.len(), 3);
+    assert!(
+        segments.iter().all(|(_, bytes)| *bytes > 200 << 10),
+        "{segments:?}"
+    );
+    assert!(
+        !blobs.drop_segment(SegmentId::new(3)).expect("an answer"),
+        "it takes new values"
+    );
+    assert!(blobs.drop_segment(SegmentId::new(1)).expect("dropped"));
+    let mut out = Vec::new();
+    let message = blobs.read(&refs[0], &mut out).expect_err("dropped").to_string();
+    assert!(
+        message.contains("blob-00000001.seg' is damaged") && message.contains("it was dropped, or lost"),
+        "{message}"
+    );
+    for blobs in [blobs, open(&disk.crash(5))] {
+        assert_eq!(blobs.segments().expect("a listing").len(), 2);
+        for blob in &refs[1..] {
+            blobs.read(blob, &mut out).expect("readable");
+            assert_eq!(out, value(200 << 10));
+        }
+        blobs.append(b"more").expect("written");
+    }
+}

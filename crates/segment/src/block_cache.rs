@@ -9,11 +9,12 @@
 
 use crate::names::SegmentClass;
 use pbxt_base::{Result, SegmentId};
-use quick_cache::sync::Cache;
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use std::any::Any;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What an entry costs besides its block.
 const ENTRY_BYTES: u64 = 96;
@@ -65,6 +66,9 @@ impl Weighter<BlockKey, Arc<dyn CachedBlock>> for Bytes {
 /// See the module.
 pub struct BlockCache {
     cache: Cache<BlockKey, Arc<dyn CachedBlock>, Bytes>,
+    /// Loads begun. The cache counts a look-up that ends in a load more than once; hits it counts by shard, which costs
+    /// readers no common word.
+    loads: AtomicU64,
 }
 
 impl std::fmt::Debug for BlockCache {
@@ -83,8 +87,16 @@ impl BlockCache {
             .weight_capacity(bytes)
             .build()
             .expect("rule F14: both sizes are given");
-        let cache = Cache::with_options(options, Bytes, Default::default(), Default::default());
-        Self { cache }
+        let cache = Cache::with_options(
+            options,
+            Bytes,
+            DefaultHashBuilder::default(),
+            DefaultLifecycle::default(),
+        );
+        Self {
+            cache,
+            loads: AtomicU64::new(0),
+        }
     }
 
     /// The block, from memory or else from `load`. Of several who want it at once one loads it; after a failed load the next
@@ -94,9 +106,11 @@ impl BlockCache {
         key: BlockKey,
         load: impl FnOnce() -> Result<B>,
     ) -> Result<Arc<B>> {
-        let loaded = self.cache.get_or_insert_with(&key, || {
+        let load = || {
+            self.loads.fetch_add(1, Ordering::Relaxed);
             load().map(|block| Arc::new(block) as Arc<dyn CachedBlock>)
-        })?;
+        };
+        let loaded = self.cache.get_or_insert_with(&key, load)?;
         Ok(typed(loaded))
     }
 
@@ -119,7 +133,7 @@ impl BlockCache {
     pub fn stats(&self) -> BlockCacheStats {
         BlockCacheStats {
             hits: self.cache.hits(),
-            misses: self.cache.misses(),
+            misses: self.loads.load(Ordering::Relaxed),
             bytes: self.cache.weight(),
             blocks: self.cache.len() as u64,
         }

@@ -126,11 +126,12 @@ impl Facts {
             created,
         }];
         records.push(ManifestRecord::Opened { incarnation });
+        let image = self
+            .checkpoint
+            .map(|checkpoint| (SegmentClass::Meta, checkpoint.image));
         let gone = |&(&class, &id): &(&SegmentClass, &SegmentId)| {
-            !self.sealed.contains_key(&(class, id))
-                && !self.begun.contains(&(class, id))
-                && !(class == SegmentClass::Meta
-                    && self.checkpoint.is_some_and(|checkpoint| checkpoint.image == id))
+            let key = (class, id);
+            !self.sealed.contains_key(&key) && !self.begun.contains(&key) && image != Some(key)
         };
         let dropped = self.highest.iter().filter(gone);
         records.extend(dropped.map(|(&class, &id)| ManifestRecord::Dropped { class, id }));

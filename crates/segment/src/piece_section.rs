@@ -243,3 +243,86 @@ pub(crate) fn decode_directory(bytes: &[u8], begin: u64, end: u64) -> Result<Vec
     }
     Ok(sections)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Two sections from 4096 on, as docs/format.md says, byte for byte.
+    const DIRECTORY: &[u8] = &[
+        2, //
+        5, 0, 0, 0, 0, 0, 0, 0, 1, 0x80, 0x20, 44, 2, b'e', b'x', 3, b'a', b'b', b'z',
+        2, // 44 raw bytes, 2 blocks
+        30, 3, 0, 2, b'a', b'a', // stored, entries, shared, further bytes
+        40, 4, 1, 1, b'b', //
+        6, 0, 0, 0, 0, 0, 0, 0, 2, 0xc6, 0x20, 0, 0, 0, 0, // no block
+    ];
+
+    fn sections() -> Vec<Section> {
+        let mut first = Section::new(5, 1, 4096);
+        first.push_block(b"aa", 3, 20, 30).expect("fits");
+        first.push_block(b"ab", 4, 24, 40).expect("fits");
+        first.extra = (*b"ex").into();
+        first.last_key = (*b"abz").into();
+        vec![first, Section::new(6, 2, 4096 + 70)]
+    }
+
+    #[test]
+    fn directory_bytes_are_as_the_format_says() {
+        assert_eq!(encode_directory(&sections()), DIRECTORY);
+        assert_eq!(
+            decode_directory(DIRECTORY, 4096, 4166).expect("readable"),
+            sections()
+        );
+    }
+
+    #[test]
+    fn a_directory_that_does_not_fill_the_file_or_is_cut_is_refused() {
+        assert!(decode_directory(DIRECTORY, 4096, 4165).is_err());
+        assert!(decode_directory(DIRECTORY, 4096, 4167).is_err());
+        assert!(decode_directory(DIRECTORY, 4095, 4166).is_err());
+        for bytes in 0..DIRECTORY.len() {
+            assert!(
+                decode_directory(&DIRECTORY[..bytes], 4096, 4166).is_err(),
+                "{bytes}"
+            );
+        }
+        assert!(decode_directory(&[DIRECTORY, &[0]].concat(), 4096, 4166).is_err());
+    }
+
+    #[test]
+    fn sections_and_keys_beyond_four_gigabytes_are_refused() {
+        let mut section = Section::new(1, 1, 4096);
+        section
+            .push_block(b"a", 1, 0, u32::MAX as usize - 1)
+            .expect("fits");
+        let refused = section
+            .push_block(b"b", 1, 0, 2)
+            .expect_err("too large")
+            .to_string();
+        assert!(
+            refused.contains("a section of a piece file takes 4294967296 bytes"),
+            "{refused}"
+        );
+        assert_eq!(
+            (section.block_count(), section.entries),
+            (1, 1),
+            "nothing was added"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_and_altered_directories_never_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..60), at in 0..DIRECTORY.len(), byte in any::<u8>(),
+        ) {
+            let _ = decode_directory(&bytes, 4096, 4166);
+            let mut altered = DIRECTORY.to_vec();
+            altered[at] = byte;
+            if let Ok(sections) = decode_directory(&altered, 4096, 4166) {
+                prop_assert_eq!(sections.iter().map(|section| section.stored_bytes).sum::<u64>(), 70);
+            }
+        }
+    }
+}

@@ -15,7 +15,7 @@ use crate::piece_section::{Section, encode_directory};
 use crate::piece_tail::PieceTail;
 use crate::store::SegmentStore;
 use pbxt_base::checksum::RunningHash;
-use pbxt_base::{Result, SegmentId, invariant, stop_point};
+use pbxt_base::{Error, Result, SegmentId, invariant, stop_point};
 use pbxt_io::DiskFile;
 use std::sync::Arc;
 
@@ -39,6 +39,8 @@ pub struct PieceWriter {
     sections: Vec<Section>,
     open: Option<Section>,
     is_finished: bool,
+    /// After a failed write nobody knows what stands behind `written` (P1).
+    is_broken: bool,
 }
 
 impl std::fmt::Debug for PieceWriter {
@@ -68,6 +70,7 @@ impl PieceWriter {
             sections: Vec::new(),
             open: None,
             is_finished: false,
+            is_broken: false,
         })
     }
 
@@ -87,7 +90,8 @@ impl PieceWriter {
         self.open = Some(Section::new(owner, kind, self.file_bytes()));
     }
 
-    /// Appends a block with the entries from `first_key` on. Durable after `finish`.
+    /// Appends a block with the entries from `first_key` on. Durable after `finish`. After an error the writer is of no
+    /// further use.
     pub fn push_block(&mut self, first_key: &[u8], entries: u32, raw: &[u8], codec: Codec) -> Result<()> {
         let stored = self.append_block(raw, codec)?;
         let section = self.open.as_mut();
@@ -165,9 +169,18 @@ impl PieceWriter {
     }
 
     fn write_out(&mut self, bytes_min: usize) -> Result<()> {
+        if self.is_broken {
+            return Err(Error::Io {
+                file: self.file.name().to_owned(),
+                op: "go on writing",
+                source: std::io::Error::other("an earlier write failed; make the file anew"),
+            });
+        }
         if self.buffer.len() >= bytes_min {
             self.hash.update(&self.buffer);
+            self.is_broken = true;
             self.file.write_at(&self.buffer, self.written)?;
+            self.is_broken = false;
             self.written += self.buffer.len() as u64;
             self.buffer.clear();
         }
