@@ -106,7 +106,7 @@ impl SegmentStore {
             self.remove_piece(class, *id)?;
         }
         if !orphans.is_empty() {
-            // Durable now: the removals. Without it a power cut could bring back a file whose number is given out again.
+            // Durable now: the removals. Without it a power cut would bring the files back until the next opening.
             self.sync_dir()?;
         }
         Ok(orphans)

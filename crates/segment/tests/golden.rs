@@ -6,18 +6,51 @@ mod common;
 
 use common::{begin, first_lsn, mode, open};
 use pbxt_base::{Addr, AddrClass, Lsn, SegmentId};
-use pbxt_segment::{BlobRef, BlobStore, SegmentClass, SegmentStore, StartState};
+use pbxt_segment::{
+    BlobRef, BlobStore, Checkpoint, Codec, PieceFile, PieceWriter, SegmentClass, SegmentStore, StartState,
+};
 use pbxt_testkit::SimDisk;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     "pbxt.manifest.b",
     "hot-00000001.seg",
     "hot-00000002.seg",
     "blob-00000001.seg",
+    "meta-00000001.seg",
 ];
+
+/// Content that LZ4 and Zstandard both shrink.
+const REPEATED: [u8; 64] = [0x55; 64];
+
+/// A piece file with a block of each codec. A new release of a compressor may write other bytes; then bless them.
+fn golden_piece(store: &Arc<SegmentStore>) -> SegmentId {
+    let mut writer = PieceWriter::create(store, SegmentClass::Meta).expect("created");
+    writer.begin_section(0x0102, 3);
+    writer
+        .push_block(b"key 1", 2, b"plain", Codec::Plain)
+        .expect("written");
+    writer
+        .push_block(b"key 2", 3, &REPEATED, Codec::Lz4)
+        .expect("written");
+    writer
+        .push_block(b"kez", 4, &REPEATED, Codec::Zstd(3))
+        .expect("written");
+    writer.end_section(b"last", b"extra");
+    writer.begin_section(0x0304, 5);
+    writer.end_section(b"", b"");
+    writer.finish().expect("finished")
+}
+
+fn golden_checkpoint(image: SegmentId) -> Checkpoint {
+    Checkpoint {
+        image,
+        start: Lsn::new(first_lsn(2).raw() + 4096),
+        log_start: Lsn::new(first_lsn(1).raw() + 4096),
+    }
+}
 
 /// A life with one fact of each kind.
 fn golden_database() -> SimDisk {
@@ -38,6 +71,9 @@ fn golden_database() -> SimDisk {
     blobs.append(b"a large value").expect("written");
     blobs.append(b"another").expect("written");
     blobs.sync().expect("synced");
+    store
+        .note_checkpoint(golden_checkpoint(golden_piece(&store)))
+        .expect("noted");
     store
         .note_closed(Lsn::new(first_lsn(2).raw() + 4096))
         .expect("closed");
@@ -129,6 +165,8 @@ fn golden_files_open_and_say_what_was_written() {
         (SegmentId::new(1), 0xfeed_0002, 1)
     );
     assert_eq!(header.cut, Lsn::new(first_lsn(2).raw() - 1024));
+    assert_eq!(store.checkpoint(), Some(golden_checkpoint(SegmentId::new(1))));
+    check_golden_piece(&store);
     let value = BlobRef {
         addr: Addr::in_segment(AddrClass::Blob, SegmentId::new(1), 4096 + 24),
         len: 7,
@@ -140,6 +178,32 @@ fn golden_files_open_and_say_what_was_written() {
         .read(&value, &mut out)
         .expect("readable");
     assert_eq!(out, b"another");
+}
+
+fn check_golden_piece(store: &SegmentStore) {
+    let piece = PieceFile::open(store, SegmentClass::Meta, SegmentId::new(1)).expect("open");
+    piece.verify().expect("intact");
+    let [first, second] = piece.sections() else {
+        panic!("two sections, found {:?}", piece.sections());
+    };
+    assert_eq!(
+        (first.owner, first.kind, first.entries, first.raw_bytes),
+        (0x0102, 3, 9, 133)
+    );
+    assert_eq!((&*first.extra, &*first.last_key), (&b"extra"[..], &b"last"[..]));
+    assert_eq!((second.owner, second.kind, second.block_count()), (0x0304, 5, 0));
+    let mut out = Vec::new();
+    for (block, (key, raw)) in [
+        (&b"key 1"[..], &b"plain"[..]),
+        (b"key 2", &REPEATED),
+        (b"kez", &REPEATED),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        piece.read_block(0, block, &mut out).expect("readable");
+        assert_eq!((first.first_key(block), &out[..]), (key, raw));
+    }
 }
 
 #[test]

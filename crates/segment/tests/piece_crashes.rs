@@ -17,7 +17,7 @@ fn pieces(store: &Arc<SegmentStore>, round: u32) -> Result<SegmentId> {
     rows.begin_section(7, 1);
     for block in 0..3_u32 {
         let raw = vec![(round + block) as u8; 150_000];
-        rows.push_block(&block.to_be_bytes(), 10, &raw, Codec::Plain)?;
+        rows.push_block(&block.to_le_bytes(), 10, &raw, Codec::Plain)?;
     }
     rows.end_section(b"z", b"");
     let rows = rows.finish()?;

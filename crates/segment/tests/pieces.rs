@@ -254,7 +254,7 @@ fn an_unfinished_file_goes_with_its_writer_and_orphans_go_at_opening() {
     let mut writer = PieceWriter::create(&life, COLD).expect("created");
     writer.begin_section(1, 1);
     writer
-        .push_block(b"a", 1, &[1; 300_000], Codec::Plain)
+        .push_block(b"a", 1, &vec![1; 300_000], Codec::Plain)
         .expect("written");
     assert!(names(&disk).contains(&"cold-00000001.seg".to_owned()));
     drop(writer);
@@ -328,7 +328,7 @@ fn a_failed_write_or_a_full_disk_ends_one_file_and_leaves_nothing() {
     let mut writer = PieceWriter::create(&store, COLD).expect("created");
     writer.begin_section(1, 1);
     writer
-        .push_block(b"a", 1, &[1; 300_000], Codec::Plain)
+        .push_block(b"a", 1, &vec![1; 300_000], Codec::Plain)
         .expect_err("a fault");
     let refused = writer
         .push_block(b"b", 1, b"more", Codec::Plain)
