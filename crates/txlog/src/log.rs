@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::record::RecordRef;
 use crate::reservation::Reservation;
 use crate::scan::LogEnd;
+use crate::segment_scan::SegmentScan;
 use crate::stats::LogStats;
 use crate::tail::Space;
 use crossbeam_epoch::Guard;
@@ -187,6 +188,17 @@ impl Log {
     /// I/O errors of the directory.
     pub fn droppable_segments(&self, below: Lsn) -> Result<Vec<SegmentId>> {
         self.core.droppable_segments(below)
+    }
+
+    /// The records of a finished segment, all of them durable; `None` while the log is still being written there.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn scan_finished(&self, segment: SegmentId) -> Result<Option<SegmentScan>> {
+        match self.core.finished_end(segment) {
+            Some(end) => SegmentScan::of_finished(&self.core.files, segment, end).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Writes and syncs everything reserved so far, after a flush that may be running.

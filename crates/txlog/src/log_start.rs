@@ -75,6 +75,14 @@ impl Core {
         Ok(segments)
     }
 
+    /// Where the log of a segment ends that takes no more batches and is durable.
+    pub(crate) fn finished_end(&self, segment: SegmentId) -> Option<u64> {
+        if segment <= self.past.segment {
+            return self.past.end_of(segment);
+        }
+        self.files.sealed_end(segment)
+    }
+
     /// Position behind the last durable batch. D17: a segment goes only when a batch behind it is durable; recovery
     /// then knows by that batch's sequence where it stands, and a missing one is damage.
     fn durable_batches_end(&self) -> u64 {

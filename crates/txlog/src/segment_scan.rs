@@ -2,7 +2,7 @@
 //!
 //! Why it exists:    recovery's second pass and the check command read all segments, each on its own; what the first pass
 //!                   settled (where each segment ends) is all they need.
-//! Format / state:   docs/format-log.md#batch-header. Reads chunk by chunk, past the cache.
+//! Format / state:   docs/format-log.md#batch-header. Reads a few chunks at a time, past the cache.
 //! Rules:            D5 (inside the known end every batch must verify: anything else is damage), D7 (nothing behind it), D17 (nothing below a checkpoint).
 //! Latches and I/O:  none; one read per chunk by the calling thread.
 
@@ -10,6 +10,7 @@ use crate::batch::BatchHeader;
 use crate::files::HotFiles;
 use crate::layout::Layout;
 use crate::record::{RECORD_HEADER_BYTES, RecordKind, RecordRef, stride_of};
+use crate::row_record::RowRef;
 use crate::scan::LogEnd;
 use crate::tail::BATCH_HEADER_BYTES;
 use pbxt_base::{Error, Lsn, Result, SegmentId};
@@ -17,7 +18,10 @@ use pbxt_io::DiskFile;
 use pbxt_segment::SegmentStore;
 use std::sync::Arc;
 
-/// The chunk of a segment that is being looked at.
+/// Bytes read at once: a slow medium answers few long reads sooner than many short ones.
+const WINDOW_BYTES: u64 = 256 << 10;
+
+/// The chunks of a segment that are being looked at.
 #[derive(Debug)]
 pub(crate) struct ChunkReader {
     pub(crate) segment: SegmentId,
@@ -39,13 +43,15 @@ impl ChunkReader {
         }
     }
 
-    /// Reads the chunk that holds `lsn`, unless it is the one at hand.
+    /// Reads the chunk that holds `lsn`, unless it is at hand, and some that follow it in its segment.
     pub(crate) fn load(&mut self, lsn: u64) -> Result<()> {
-        let chunk = self.layout.chunk_of(lsn);
-        let (start, end) = (self.layout.chunk_body(chunk), self.layout.chunk_end(chunk));
-        if self.start == start && !self.image.is_empty() {
+        if lsn >= self.start && lsn - self.start < self.image.len() as u64 {
             return Ok(());
         }
+        let start = self.layout.chunk_body(self.layout.chunk_of(lsn));
+        let window = WINDOW_BYTES.max(self.layout.chunk_bytes());
+        let window_end = self.layout.chunk_start(self.layout.chunk_of(start + window));
+        let end = window_end.min(self.layout.segment_body_end(self.segment));
         self.image.resize((end - start) as usize, 0);
         self.start = start;
         let result = self.file.read_at(&mut self.image, self.layout.file_offset(start));
@@ -55,7 +61,7 @@ impl ChunkReader {
         result
     }
 
-    /// The bytes from `lsn` to the end of the chunk at hand; empty if `lsn` is not in it.
+    /// The bytes from `lsn` to the end of what is at hand; empty if `lsn` is not in it.
     pub(crate) fn bytes(&self, lsn: u64) -> &[u8] {
         let offset = lsn.checked_sub(self.start).unwrap_or(u64::MAX);
         self.image
@@ -128,6 +134,30 @@ impl BatchCursor {
         false
     }
 
+    /// Steps to the next record at or beyond `from` that is of the wanted kinds; `passed` gets those beyond `from` that
+    /// are not. False at the end of the batch.
+    #[inline]
+    pub(crate) fn seek_kind(
+        &mut self,
+        reader: &ChunkReader,
+        from: u64,
+        wanted: impl Fn(RecordKind) -> bool,
+        mut passed: impl FnMut(&[u8]),
+    ) -> bool {
+        while self.seek_wanted(reader, from) {
+            let bytes = reader.bytes(self.at);
+            let is_wanted = bytes
+                .first()
+                .and_then(|kind| RecordKind::from_disk(*kind))
+                .is_none_or(&wanted);
+            if is_wanted || !self.skip_record(reader) {
+                return true; // As in `seek_wanted`.
+            }
+            passed(bytes);
+        }
+        false
+    }
+
     /// Steps over the record at the cursor without looking into it. False if its length cannot be right.
     pub(crate) fn skip_record(&mut self, reader: &ChunkReader) -> bool {
         let stride = reader
@@ -194,30 +224,63 @@ impl SegmentScan {
         })
     }
 
+    /// A scan of all records of a segment that ends at `end` and is not written any more.
+    pub(crate) fn of_finished(files: &HotFiles, segment: SegmentId, end: u64) -> Result<SegmentScan> {
+        let layout = files.layout();
+        Ok(SegmentScan {
+            reader: ChunkReader::new(segment, files.open(segment)?, layout),
+            cursor: BatchCursor::default(),
+            next_batch: layout.segment_body(segment),
+            end: end.min(layout.segment_body_end(segment)),
+            from: 0,
+        })
+    }
+
     /// The next record, fillers left out; `None` at the end of the segment's log.
     ///
     /// # Errors
     /// I/O errors; `Corrupt` with file and offset.
     pub fn next_record(&mut self) -> Result<Option<(Lsn, RecordRef<'_>)>> {
-        while !self.seek_record() {
-            if self.next_batch >= self.end {
+        while !self.cursor.seek_wanted(&self.reader, self.from) {
+            if !self.next_batch()? {
                 return Ok(None);
             }
-            self.reader.load(self.next_batch)?;
-            let Some((header, _)) = self.reader.batch(self.next_batch) else {
-                return Err(self.reader.damage(
-                    self.next_batch,
-                    "a batch that verifies",
-                    "one that does not",
-                ));
-            };
-            self.cursor = BatchCursor::of(&header);
-            self.next_batch = header.next();
         }
         self.cursor.take_record(&self.reader).map(Some)
     }
 
-    fn seek_record(&mut self) -> bool {
-        self.cursor.seek_wanted(&self.reader, self.from)
+    /// The next version of a row; other records are passed over by their headers alone. As `next_record` otherwise.
+    ///
+    /// # Errors
+    /// As `next_record`.
+    pub fn next_row(&mut self) -> Result<Option<(Lsn, RowRef<'_>)>> {
+        loop {
+            let found = self
+                .cursor
+                .seek_kind(&self.reader, self.from, RecordKind::is_row, |_| {});
+            if found {
+                let (lsn, record) = self.cursor.take_record(&self.reader)?;
+                return Ok(record.as_row().map(|row| (lsn, row)));
+            }
+            if !self.next_batch()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Steps to the next batch. False at the end of the segment's log.
+    fn next_batch(&mut self) -> Result<bool> {
+        if self.next_batch >= self.end {
+            return Ok(false);
+        }
+        self.reader.load(self.next_batch)?;
+        let Some((header, _)) = self.reader.batch(self.next_batch) else {
+            return Err(self
+                .reader
+                .damage(self.next_batch, "a batch that verifies", "one that does not"));
+        };
+        self.cursor = BatchCursor::of(&header);
+        self.next_batch = header.next();
+        Ok(true)
     }
 }
