@@ -6,6 +6,7 @@
 //! Latches and I/O:  none.
 
 use crate::end_record::Outcome;
+use crate::ingest_record::IngestRef;
 use crate::key_image::{KeyImages, Sign};
 use crate::record::{Record, RecordRef};
 use crate::row_record::{RowKind, RowRef};
@@ -13,6 +14,9 @@ use std::fmt::{self, Debug, Display, Formatter};
 
 impl Display for RecordRef<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(ingest) = self.as_ingest() {
+            return write!(f, "{ingest}");
+        }
         match self.view() {
             Record::Filler => write!(f, "filler {} bytes", self.stride()),
             Record::Row(row) => write!(f, "{row}"),
@@ -65,6 +69,22 @@ fn write_lists(
         write!(f, ", void [{}, {})", range.from.raw(), range.to.raw())?;
     }
     Ok(())
+}
+
+impl Display for IngestRef<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (table, index, txn) = (self.table().raw(), self.index().raw(), self.txn().raw());
+        let (first, last) = (self.first_row(), self.last_row());
+        write!(
+            f,
+            "ingest table {table} index {index} txn {txn} rows {first}..={last}, {} in",
+            self.rows()
+        )?;
+        for piece in self.pieces() {
+            write!(f, " {}:{}:{}", piece.class, piece.segment, piece.section)?;
+        }
+        f.write_str(flag(self.record().is_first(), " first"))
+    }
 }
 
 impl Display for RowRef<'_> {

@@ -3,7 +3,8 @@
 //! Why it exists:    the log is the only thing written synchronously, and until the compactor moves a version it is also
 //!                   that version's home. So it is a group-commit log and a row store in one: its chunks are the unit of
 //!                   buffering, of writing and of caching.
-//! Format / state:   docs/format-log.md; records in `record`, `row_record`, `key_image`, `end_record`, `other_record`.
+//! Format / state:   docs/format-log.md; records in `record`, `row_record`, `key_image`, `end_record`, `other_record`,
+//!                   `ingest_record`.
 //! Rules:            D1.. in docs/durability.md.
 //! After a crash:    `scan` finds the end of the log by docs/durability.md; the log continues in a new segment.
 
@@ -17,6 +18,7 @@ mod end_record;
 mod files;
 mod flush;
 mod group_commit;
+mod ingest_record;
 mod key_image;
 mod layout;
 mod log;
@@ -40,6 +42,7 @@ pub use end_record::{
     CountDelta, EndRecord, EndRef, Outcome, PrepareRecord, PrepareRef, RollbackToRecord, RollbackToRef,
     VoidRange, XID_BYTES_MAX,
 };
+pub use ingest_record::{INGEST_PIECES_MAX, IngestPiece, IngestRecord, IngestRef};
 pub use key_image::{KeyImage, KeyImageBuf, KeyImages, Sign};
 pub use log::{Log, LogOptions};
 pub use other_record::{AutoIncRecord, AutoIncRef, CatalogRecord, CatalogRef};

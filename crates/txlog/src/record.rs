@@ -10,6 +10,7 @@
 //!                   parse is damage, never the end of the log.
 
 use crate::end_record::{EndRef, PrepareRef, RollbackToRef};
+use crate::ingest_record::IngestRef;
 use crate::other_record::{AutoIncRef, CatalogRef};
 use crate::row_record::RowRef;
 use pbxt_base::codec;
@@ -58,6 +59,8 @@ pub enum RecordKind {
     Catalog = 8,
     /// The high mark of a table's auto-increment counter.
     AutoInc = 9,
+    /// Pieces of runs that a bulk load wrote.
+    Ingest = 13,
 }
 
 impl RecordKind {
@@ -73,6 +76,7 @@ impl RecordKind {
             7 => RecordKind::RollbackTo,
             8 => RecordKind::Catalog,
             9 => RecordKind::AutoInc,
+            13 => RecordKind::Ingest,
             _ => return None,
         })
     }
@@ -111,7 +115,7 @@ pub struct RecordRef<'a> {
 /// A log record by kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// Nothing; skip it.
+    /// Nothing for this view: a filler, or an ingest record, which is asked for with `RecordRef::as_ingest`.
     Filler,
     /// A version of a row: insert, update or tombstone.
     Row(RowRef<'a>),
@@ -170,6 +174,7 @@ impl<'a> RecordRef<'a> {
             RecordKind::RollbackTo => RollbackToRef::check(self),
             RecordKind::Catalog => CatalogRef::check(self),
             RecordKind::AutoInc => AutoIncRef::check(self),
+            RecordKind::Ingest => IngestRef::check(self),
         }
     }
 
@@ -202,7 +207,7 @@ impl<'a> RecordRef<'a> {
     #[inline]
     pub fn view(&self) -> Record<'a> {
         match self.kind() {
-            RecordKind::Filler => Record::Filler,
+            RecordKind::Filler | RecordKind::Ingest => Record::Filler,
             RecordKind::Insert | RecordKind::Update | RecordKind::Delete => Record::Row(RowRef::new(*self)),
             RecordKind::End => Record::End(EndRef::new(*self)),
             RecordKind::Prepare => Record::Prepare(PrepareRef::new(*self)),
@@ -216,6 +221,12 @@ impl<'a> RecordRef<'a> {
     #[inline]
     pub fn as_row(&self) -> Option<RowRef<'a>> {
         self.kind().is_row().then(|| RowRef::new(*self))
+    }
+
+    /// The ingest view, or `None` for a record of another kind.
+    #[inline]
+    pub fn as_ingest(&self) -> Option<IngestRef<'a>> {
+        (self.kind() == RecordKind::Ingest).then(|| IngestRef::new(*self))
     }
 
     #[inline]

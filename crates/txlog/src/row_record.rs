@@ -134,6 +134,14 @@ impl RowRecord<'_> {
     }
 }
 
+/// The transaction of a row record that was not parsed; 0 if the bytes are too few to be one.
+#[inline]
+pub(crate) fn row_txn(bytes: &[u8]) -> u64 {
+    bytes
+        .get(..FIXED_BYTES)
+        .map_or(0, |fixed| codec::get_u64(fixed, 8))
+}
+
 /// A row record read back. Bounds were checked when the record was parsed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RowRef<'a> {

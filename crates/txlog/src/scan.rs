@@ -12,9 +12,10 @@ use crate::batch::{BATCH_ALIGN, BatchHeader};
 use crate::files::HotFiles;
 use crate::layout::Layout;
 use crate::record::RecordRef;
+use crate::row_record::row_txn;
 use crate::segment_scan::{BatchCursor, ChunkReader};
 use crate::tail::BATCH_HEADER_BYTES;
-use pbxt_base::{Error, Lsn, Result, SegmentId};
+use pbxt_base::{Error, Lsn, Result, SegmentId, TxnId};
 use pbxt_segment::{SegmentHeader, SegmentStore};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,6 +81,8 @@ pub struct LogScan {
     sequence: Option<u64>,
     end: LogEnd,
     from: u64,
+    last_row_txn: u64,
+    rows_passed: u64,
     is_done: bool,
 }
 
@@ -108,6 +111,8 @@ impl LogScan {
                 ..LogEnd::default()
             },
             from: from.raw(),
+            last_row_txn: 0,
+            rows_passed: 0,
             is_done: false,
         };
         scan.enter_first_segment()?;
@@ -128,6 +133,47 @@ impl LogScan {
             Some(reader) => self.cursor.take_record(reader).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// The next record that is not a version of a row; those are passed over by their headers alone, and `last_row_txn`
+    /// tells what the first pass of recovery wants to know of them. As `next_record` otherwise.
+    ///
+    /// # Errors
+    /// As `next_record`.
+    pub fn next_other(&mut self) -> Result<Option<(Lsn, RecordRef<'_>)>> {
+        while !self.seek_other() {
+            if !self.next_batch()? {
+                return Ok(None);
+            }
+        }
+        match &self.reader {
+            Some(reader) => self.cursor.take_record(reader).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The greatest transaction id of the row versions that `next_other` has passed over; 0 if there were none.
+    pub fn last_row_txn(&self) -> TxnId {
+        TxnId::new(self.last_row_txn)
+    }
+
+    /// Number of row versions that `next_other` has passed over.
+    pub fn rows_passed(&self) -> u64 {
+        self.rows_passed
+    }
+
+    fn seek_other(&mut self) -> bool {
+        let Some(reader) = &self.reader else { return false };
+        let (last_txn, rows) = (&mut self.last_row_txn, &mut self.rows_passed);
+        self.cursor.seek_kind(
+            reader,
+            self.from,
+            |kind| !kind.is_row(),
+            |row| {
+                *last_txn = (*last_txn).max(row_txn(row));
+                *rows += 1;
+            },
+        )
     }
 
     /// Moves to the next record of the batch at hand that is wanted. False if there is none.

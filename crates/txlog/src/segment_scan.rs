@@ -19,7 +19,7 @@ use pbxt_segment::SegmentStore;
 use std::sync::Arc;
 
 /// Bytes read at once: a slow medium answers few long reads sooner than many short ones.
-const WINDOW_BYTES: u64 = 256 << 10;
+const WINDOW_BYTES: u64 = 1 << 20;
 
 /// The chunks of a segment that are being looked at.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use pbxt_base::{Error, Lsn, Result, SegmentId};
 use pbxt_io::Disk;
 use pbxt_segment::{Geometry, SegmentClass};
 use pbxt_testkit::{SimDisk, Sweep};
-use pbxt_txlog::{LogOptions, SegmentScan};
+use pbxt_txlog::{LogOptions, LogScan, SegmentScan, Space};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -112,6 +112,9 @@ fn the_log_opens_at_a_checkpoint_when_its_beginning_is_gone() {
         }
     }
     assert_eq!(seen, places[kept..], "a segment's scan has the same lower bound");
+    let mut rest = LogScan::new(Arc::clone(&second.store), places[kept]).expect("opens");
+    assert!(rest.next_other().expect("reads").is_none(), "there are only rows");
+    assert_eq!(rest.rows_passed(), (places.len() - kept) as u64);
     let guard = crossbeam_epoch::pin();
     assert!(
         second
@@ -369,4 +372,57 @@ fn a_checkpoint_right_after_an_opening_survives_every_crash() {
         }
         story
     });
+}
+
+#[test]
+fn the_fast_passes_find_what_the_plain_scan_finds() {
+    let fixture = Fixture::open_sim(&SimDisk::new()).expect("opens");
+    for number in 0..1200 {
+        write_row(&fixture.log, number, 40 + (number as usize * 17) % 700).expect("space");
+        if number % 5 == 0 {
+            write_commit(&fixture.log, number).expect("space");
+        }
+        if number % 7 == 0 {
+            drop(fixture.log.reserve(64, Space::Row).expect("space"));
+        }
+        if number == 600 {
+            fixture.log.flush_step().expect("flushes");
+        }
+    }
+    let middle = fixture.log.tail();
+    write_commit(&fixture.log, 5000).expect("space");
+    write_row(&fixture.log, 6000, 50).expect("space");
+    fixture.log.flush_step().expect("flushes");
+    for from in [Lsn::new(0), middle] {
+        let (mut rows, mut others) = (Vec::new(), Vec::new());
+        let mut scan = LogScan::new(Arc::clone(&fixture.store), from).expect("opens");
+        while let Some((lsn, record)) = scan.next_record().expect("reads") {
+            let list = if record.kind().is_row() {
+                &mut rows
+            } else {
+                &mut others
+            };
+            list.push(lsn);
+        }
+        let end = scan.finish().expect("reads");
+        let mut scan = LogScan::new(Arc::clone(&fixture.store), from).expect("opens");
+        let mut found = Vec::new();
+        while let Some((lsn, _)) = scan.next_other().expect("reads") {
+            found.push(lsn);
+        }
+        assert_eq!(found, others);
+        assert_eq!(
+            (scan.rows_passed(), scan.last_row_txn().raw()),
+            (rows.len() as u64, 2)
+        );
+        assert_eq!(scan.finish().expect("reads"), end);
+        let mut found = Vec::new();
+        for segment in end.segments() {
+            let mut scan = SegmentScan::new(Arc::clone(&fixture.store), segment, &end).expect("a segment");
+            while let Some((lsn, _)) = scan.next_row().expect("reads") {
+                found.push(lsn);
+            }
+        }
+        assert_eq!(found, rows);
+    }
 }
