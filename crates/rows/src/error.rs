@@ -75,6 +75,14 @@ pub enum Error {
         /// What the scheme takes.
         expected: &'static str,
     },
+    /// Rows of a block were given out of order.
+    #[error("row {row} was given after row {last}: the rows of a block must rise")]
+    RowOrder {
+        /// The row given.
+        row: u64,
+        /// The one before it.
+        last: u64,
+    },
     /// A row or value is larger than the format can hold.
     #[error("{what} of {found} bytes is larger than the limit of {limit} bytes")]
     TooLarge {

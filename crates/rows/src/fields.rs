@@ -62,6 +62,24 @@ impl<'a> ImageReader<'a> {
         Ok(le_uint(self.take(4)?) as u32)
     }
 
+    pub(crate) fn varint(&mut self) -> Result<u64> {
+        let bad = self.corrupt(
+            "a whole number of variable length",
+            self.reader.rest().len() as u64,
+        );
+        self.reader.varint().map_err(|_| bad)
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn position(&self) -> usize {
+        self.reader.position()
+    }
+
+    /// Bytes left.
+    pub(crate) fn left(&self) -> usize {
+        self.reader.rest().len()
+    }
+
     /// A byte that is 0 or 1.
     pub(crate) fn flag(&mut self) -> Result<bool> {
         match self.u8()? {

@@ -4,7 +4,7 @@
 //!                   how each index part orders; everything else in the engine then moves opaque payloads and compares
 //!                   keys with memcmp, also where the host is absent (recovery, merges, replicas).
 //! Format / state:   docs/format-rows.md; a `Schema` and a `KeySpec` are kept in the catalog, a `HostLayout` is not.
-//! Rules:            F20 - F28, X20 - X26 (docs/format-rows.md). Decoding is total: any bytes give a value or `Error::Corrupt`.
+//! Rules:            F20 - F28, F30 - F34, X20 - X26 (docs/format-rows.md). Decoding is total: any bytes give a value or `Error::Corrupt`.
 //! Latches and I/O:  none; no threads, no clock. Callbacks to the host (`Weigher`) and for large values (`BlobSink`) run on
 //!                   the calling thread.
 //! After a crash:    nothing; keys whose weights only the host can compute are logged, never recomputed.
@@ -37,6 +37,7 @@
 //! ```
 
 mod blob;
+mod block;
 mod codec;
 mod columns;
 mod error;
@@ -56,6 +57,7 @@ mod schema;
 mod weights;
 
 pub use blob::{BlobRef, BlobSink, External, InlineArena, LargeValue, Limits, NoBlobs};
+pub use block::{BLOCK_BYTES_MAX, BLOCK_ROWS_MAX, RowBlock, RowBlockBuilder};
 pub use codec::{Projection, RowCodec};
 pub use columns::ColumnSet;
 pub use error::{Error, Result};

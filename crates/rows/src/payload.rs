@@ -93,6 +93,12 @@ impl<'a> Payload<'a> {
         self.bytes
     }
 
+    /// Where the values begin.
+    #[inline]
+    pub(crate) fn values_start(&self) -> usize {
+        self.data_at
+    }
+
     #[inline]
     pub(crate) fn is_null(&self, null_ordinal: usize) -> bool {
         self.bytes[1 + null_ordinal / 8] >> (null_ordinal % 8) & 1 == 1

@@ -242,3 +242,5 @@ impl BlobSink for Store {
 }
 
 pub(crate) mod keys;
+
+pub(crate) mod blocks;

@@ -1,0 +1,378 @@
+//! Numbers: a column of integers as base and packed rest, as steps, as a small dictionary or as byte planes.
+//!
+//! Why it exists:    ids rise by one, dates span a few years, states have five values. Which form is smallest is computed, not
+//!                   guessed; everything integer-like in a block (gaps of row ids, lengths, codes, null bits) passes here.
+//! Format / state:   docs/format-rows.md#numbers.
+//! Rules:            F20 checked reads. F33: arithmetic wraps at the width of the column, so every column comes back exactly,
+//!                   whatever its values mean. Signed and big-endian columns only make other forms the smallest.
+//! After a crash:    nothing.
+
+use super::bits::{BITS_MAX, bits_of, is_random, pack, packed_len, unpack};
+use super::streams::{StreamReader, StreamWriter};
+use crate::error::Result;
+use pbxt_base::codec::put_varint;
+
+const BASE: u8 = 0;
+const STEPS: u8 = 1;
+const DICTIONARY: u8 = 2;
+const PLANES: u8 = 3;
+const KIND: u8 = 3;
+/// The bytes of a value are most significant first.
+const SWAPPED: u8 = 4;
+/// The packed bits stand in the tail.
+const TAIL: u8 = 8;
+/// Rows that are NULL have zero, whatever the stream says.
+pub(super) const NULLS_ARE_ZERO: u8 = 16;
+
+const DICTIONARY_MAX: usize = 256;
+
+/// One way to write a column.
+#[derive(Clone, Copy)]
+struct Form {
+    tag: u8,
+    base: u64,
+    bits: u32,
+    cost: usize,
+}
+
+#[inline]
+fn mask_of(width: usize) -> u64 {
+    u64::MAX >> (64 - 8 * width)
+}
+
+#[inline]
+fn swap(value: u64, width: usize) -> u64 {
+    value.swap_bytes() >> (64 - 8 * width)
+}
+
+#[inline]
+fn signed(value: u64, width: usize) -> i64 {
+    let unused = 64 - 8 * width;
+    (value << unused).cast_signed() >> unused
+}
+
+/// Appends a column of `width` bytes (1 to 8) per value. `extra` is 0 or `NULLS_ARE_ZERO`.
+pub(super) fn write_numbers(values: &[u64], width: usize, extra: u8, out: &mut StreamWriter) {
+    let mut best = best_arithmetic(values, width);
+    if best.bits > 1
+        && let Some((entries, codes)) = dictionary(values)
+    {
+        let bits = bits_of(entries.len() as u64 - 1);
+        if entries.len() * width + packed_len(values.len(), bits) < best.cost {
+            return write_dictionary(&entries, &codes, bits, extra, out);
+        }
+    }
+    if width > 1 && planes_cost(values, width) < best.cost {
+        out.front.push(PLANES | extra);
+        let mut plane = Vec::with_capacity(values.len());
+        for byte in 0..width {
+            plane.clear();
+            plane.extend(values.iter().map(|value| value >> (8 * byte) & 0xFF));
+            write_numbers(&plane, 1, 0, out);
+        }
+        return;
+    }
+    if width == 1 && best.tag == BASE && best.bits > 4 {
+        // A compressor counts bytes: packing seven bits would hide them and save less than it finds.
+        (best.base, best.bits) = (0, 8);
+    }
+    write_arithmetic(values, width, best, extra, out);
+}
+
+fn write_arithmetic(values: &[u64], width: usize, form: Form, extra: u8, out: &mut StreamWriter) {
+    let (mask, bits) = (mask_of(width), form.bits);
+    let order = |value: u64| {
+        if form.tag & SWAPPED == 0 {
+            value
+        } else {
+            swap(value, width)
+        }
+    };
+    let first = order(values.first().copied().unwrap_or(0));
+    let mut packed = Vec::new();
+    if form.tag & KIND == STEPS {
+        let mut last = first;
+        let rest = values.get(1..).unwrap_or_default().iter().map(|&value| {
+            let step = order(value).wrapping_sub(last).wrapping_sub(form.base) & mask;
+            last = order(value);
+            step
+        });
+        pack(rest, values.len().saturating_sub(1), bits, &mut packed);
+    } else {
+        let rest = values
+            .iter()
+            .map(|&value| order(value).wrapping_sub(form.base) & mask);
+        pack(rest, values.len(), bits, &mut packed);
+    }
+    let in_tail = is_random(&packed);
+    out.front.push(form.tag | extra | if in_tail { TAIL } else { 0 });
+    if form.tag & KIND == STEPS {
+        put_varint(&mut out.front, first);
+    }
+    put_varint(&mut out.front, form.base);
+    out.front.push(bits as u8);
+    out.push(in_tail, &packed);
+}
+
+/// The smallest of base and steps, in both byte orders.
+fn best_arithmetic(values: &[u64], width: usize) -> Form {
+    let best = smaller_form(values, width, 0, |value| value);
+    if width == 1 || best.bits <= 8 {
+        return best;
+    }
+    let swapped = smaller_form(values, width, SWAPPED, |value| swap(value, width));
+    if swapped.cost < best.cost { swapped } else { best }
+}
+
+#[inline]
+fn smaller_form(values: &[u64], width: usize, order_tag: u8, order: impl Fn(u64) -> u64) -> Form {
+    let first = order(values.first().copied().unwrap_or(0));
+    let mut unsigned = (first, first);
+    let mut with_sign = (signed(first, width), signed(first, width));
+    let mut steps = (i64::MAX, i64::MIN);
+    let mut last = first;
+    for &value in values.get(1..).unwrap_or_default() {
+        let value = order(value);
+        unsigned = (unsigned.0.min(value), unsigned.1.max(value));
+        let number = signed(value, width);
+        with_sign = (with_sign.0.min(number), with_sign.1.max(number));
+        let step = signed(value.wrapping_sub(last), width);
+        steps = (steps.0.min(step), steps.1.max(step));
+        last = value;
+    }
+    let form = |kind: u8, min: u64, range: u64, count: usize| {
+        let bits = bits_of(range);
+        let head = (bits_of(min & mask_of(width)) / 7) as usize;
+        let cost = packed_len(count, bits) + head;
+        let base = min & mask_of(width);
+        let cost = if bits > BITS_MAX { usize::MAX } else { cost };
+        Form {
+            tag: kind | order_tag,
+            base,
+            bits,
+            cost,
+        }
+    };
+    let mut best = form(BASE, unsigned.0, unsigned.1 - unsigned.0, values.len());
+    let range = with_sign.1.wrapping_sub(with_sign.0).cast_unsigned();
+    let negative = form(BASE, with_sign.0.cast_unsigned(), range, values.len());
+    if negative.cost < best.cost {
+        best = negative;
+    }
+    if steps.0 <= steps.1 {
+        let range = steps.1.wrapping_sub(steps.0).cast_unsigned();
+        let mut rising = form(STEPS, steps.0.cast_unsigned(), range, values.len() - 1);
+        rising.cost = rising.cost.saturating_add(width);
+        if rising.cost < best.cost {
+            best = rising;
+        }
+    }
+    best
+}
+
+/// Bytes of the planes that are not constant.
+fn planes_cost(values: &[u64], width: usize) -> usize {
+    let first = values.first().copied().unwrap_or(0);
+    let varying = values.iter().fold(0, |all, value| all | value ^ first);
+    let planes = (0..width).filter(|byte| varying >> (8 * byte) & 0xFF != 0);
+    planes.count() * values.len() + 3 * width
+}
+
+/// Values in the order of their first appearance, and the number of each row's value; None if there are too many.
+fn dictionary(values: &[u64]) -> Option<(Vec<u64>, Vec<u16>)> {
+    const SLOTS: usize = 1024;
+    let mut slots = [0_u16; SLOTS];
+    let mut entries: Vec<u64> = Vec::new();
+    let mut codes = Vec::with_capacity(values.len());
+    for &value in values {
+        let mut slot = (value.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize;
+        loop {
+            match slots[slot % SLOTS] {
+                0 if entries.len() == DICTIONARY_MAX => return None,
+                0 => {
+                    entries.push(value);
+                    slots[slot % SLOTS] = entries.len() as u16;
+                    codes.push(entries.len() as u16 - 1);
+                    break;
+                }
+                entry if entries[entry as usize - 1] == value => {
+                    codes.push(entry - 1);
+                    break;
+                }
+                _ => slot += 1,
+            }
+        }
+    }
+    (!entries.is_empty()).then_some((entries, codes))
+}
+
+fn write_dictionary(entries: &[u64], codes: &[u16], bits: u32, extra: u8, out: &mut StreamWriter) {
+    let mut packed = Vec::new();
+    pack(
+        codes.iter().map(|&code| code as u64),
+        codes.len(),
+        bits,
+        &mut packed,
+    );
+    let in_tail = is_random(&packed);
+    out.front
+        .push(DICTIONARY | extra | if in_tail { TAIL } else { 0 });
+    out.front.push((entries.len() - 1) as u8);
+    for &entry in entries {
+        put_varint(&mut out.front, entry);
+    }
+    out.push(in_tail, &packed);
+}
+
+/// Replaces `out` by a column of `count` values; true if rows that are NULL have zero.
+pub(super) fn read_numbers(
+    reader: &mut StreamReader<'_>,
+    count: usize,
+    width: usize,
+    out: &mut Vec<u64>,
+) -> Result<bool> {
+    let tag = reader.u8()?;
+    if tag & !(KIND | SWAPPED | TAIL | NULLS_ARE_ZERO) != 0 {
+        return Err(reader.corrupt("a known form of numbers", tag as u64));
+    }
+    match tag & KIND {
+        DICTIONARY => read_dictionary(reader, count, width, tag, out)?,
+        PLANES if width > 1 => {
+            let mut plane = Vec::new();
+            out.clear();
+            out.resize(count, 0);
+            for byte in 0..width {
+                read_numbers(reader, count, 1, &mut plane)?;
+                for (value, part) in out.iter_mut().zip(&plane) {
+                    *value |= part << (8 * byte);
+                }
+            }
+        }
+        PLANES => return Err(reader.corrupt("a form of numbers for single bytes", tag as u64)),
+        _ => read_arithmetic(reader, count, width, tag, out)?,
+    }
+    Ok(tag & NULLS_ARE_ZERO != 0)
+}
+
+fn read_bits(reader: &mut StreamReader<'_>) -> Result<u32> {
+    let bits = reader.u8()? as u32;
+    if bits > BITS_MAX {
+        return Err(reader.corrupt("numbers of at most 56 bits", bits as u64));
+    }
+    Ok(bits)
+}
+
+fn read_arithmetic(
+    reader: &mut StreamReader<'_>,
+    count: usize,
+    width: usize,
+    tag: u8,
+    out: &mut Vec<u64>,
+) -> Result<()> {
+    let mask = mask_of(width);
+    if tag & KIND == BASE {
+        let base = reader.varint()?;
+        let bits = read_bits(reader)?;
+        let packed = reader.take(tag & TAIL != 0, packed_len(count, bits))?;
+        if tag & SWAPPED == 0 {
+            unpack(packed, count, bits, out, |value| value.wrapping_add(base) & mask);
+        } else {
+            unpack(packed, count, bits, out, |value| {
+                swap(value.wrapping_add(base) & mask, width)
+            });
+        }
+        return Ok(());
+    }
+    let mut value = reader.varint()? & mask;
+    let step = reader.varint()?;
+    let bits = read_bits(reader)?;
+    let packed = reader.take(tag & TAIL != 0, packed_len(count.saturating_sub(1), bits))?;
+    unpack(packed, count.saturating_sub(1), bits, out, |rest| {
+        rest.wrapping_add(step)
+    });
+    // Each place takes the value before its own step; the last value is left over.
+    for place in out.iter_mut() {
+        let next = value.wrapping_add(*place) & mask;
+        *place = std::mem::replace(&mut value, next);
+    }
+    out.resize(count, value);
+    if tag & SWAPPED != 0 {
+        for value in out.iter_mut() {
+            *value = swap(*value, width);
+        }
+    }
+    Ok(())
+}
+
+fn read_dictionary(
+    reader: &mut StreamReader<'_>,
+    count: usize,
+    width: usize,
+    tag: u8,
+    out: &mut Vec<u64>,
+) -> Result<()> {
+    let mut entries = [0; DICTIONARY_MAX];
+    let last = reader.u8()? as usize;
+    for entry in &mut entries[..=last] {
+        *entry = reader.varint()? & mask_of(width);
+    }
+    let bits = bits_of(last as u64);
+    let packed = reader.take(tag & TAIL != 0, packed_len(count, bits))?;
+    unpack(packed, count, bits, out, |code| code);
+    let unknown = out.iter().copied().max().unwrap_or(0);
+    if unknown > last as u64 {
+        return Err(reader.corrupt("codes of dictionary entries", unknown));
+    }
+    for value in out.iter_mut() {
+        *value = entries[*value as usize & (DICTIONARY_MAX - 1)];
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::ImageReader;
+
+    /// Writes, reads back, and returns the bytes it took.
+    fn round_trip(values: &[u64], width: usize) -> usize {
+        let mut out = StreamWriter::default();
+        write_numbers(values, width, 0, &mut out);
+        let mut reader = StreamReader::new(ImageReader::new("test", &out.front), &out.tail);
+        let mut back = vec![9; 3];
+        let nulls = read_numbers(&mut reader, values.len(), width, &mut back).expect("just written");
+        assert!(!nulls);
+        reader.end().expect("all was read");
+        assert_eq!(values, back, "width {width}");
+        out.front.len() + out.tail.len()
+    }
+
+    #[test]
+    fn numbers_come_back_in_every_form_and_width() {
+        for width in 1..=8 {
+            let mask = mask_of(width);
+            let mix = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+            let of = |value: &dyn Fn(u64) -> u64| (0..600).map(|i| value(i) & mask).collect::<Vec<u64>>();
+            round_trip(&[], width);
+            round_trip(&[mask], width);
+            round_trip(&[0, mask], width);
+            round_trip(&of(&mix), width);
+            assert!(round_trip(&of(&|_| mask - 3), width) < 12 + width);
+            assert!(
+                round_trip(&of(&|i| 7_u64.wrapping_sub(i * 3)), width) < 26,
+                "steps"
+            );
+            assert!(round_trip(&of(&|i| mix(i) % 5), width) < 260, "base");
+            assert!(
+                round_trip(&of(&|i| (mix(i) % 5).wrapping_sub(2)), width) < 260,
+                "base below zero"
+            );
+            assert!(
+                round_trip(&of(&|i| swap(mix(i) % 5 + 1000, width)), width) < 260,
+                "big-endian"
+            );
+            assert!(round_trip(&of(&|i| mix(mix(i) % 4)), width) < 200, "dictionary");
+            round_trip(&of(&|i| mix(i) & 0xF0FF_00F0_FF00_0FF0), width);
+        }
+    }
+}
