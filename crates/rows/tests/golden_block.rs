@@ -123,7 +123,7 @@ fn every_form_of_a_column_is_read_from_these_bytes() {
         (10, row([93, 5, 0x0301, 0x0101], [b"yz", b"q", b"cab", b"hi"])),
     ];
     let steps = [1, 100, 0xFD, 0xFF, 3, 2, 0b10_00_00];
-    let dictionary = [10, 1, 0xAC, 2, 5];
+    let dictionary = [10, 1, 2, 1, 73];
     let planes = [3, 0, 1, 0, 0, 0, 2, 0b11_10_01_00];
     let swapped = [4, 0x80, 2, 1, 0b1010];
     let codes = [&[1, 2, 0, 1, 1, 0b10, 0][..], b"xyz", &[0, 0, 1, 0b1001]].concat();
@@ -131,7 +131,7 @@ fn every_form_of_a_column_is_read_from_these_bytes() {
     let letters = [3, 0, 0, 2, 0b11_01_00_10, 3, 3, b'a', b'b', b'c'];
     let constant = [0, 2, b'h', b'i'];
     let bytes = [
-        &[1, 5, 1, 0, 4, 5, 92, 3][..],
+        &[1, 5, 1, 0, 4, 5, 92, 4][..],
         &[2, 0xAA, 0xBB],
         &[0, 0, 2, 0b00_10_00],
         &[0, 0, 0],
@@ -143,7 +143,7 @@ fn every_form_of_a_column_is_read_from_these_bytes() {
         &new_or_code,
         &letters,
         &constant,
-        &[0b1010, 0b10_10_01_00, 0b01_00],
+        &[0b00_001_100, 0b001_1, 0b10_10_01_00, 0b01_00],
     ]
     .concat();
     assert_block(&schema, &bytes, &rows);

@@ -25,6 +25,8 @@ const TAIL: u8 = 8;
 pub(super) const NULLS_ARE_ZERO: u8 = 16;
 
 const DICTIONARY_MAX: usize = 256;
+/// Most bits below a dictionary's: with a code of 8 they can still be packed.
+const LOW_BITS_MAX: u32 = 48;
 
 /// One way to write a column.
 #[derive(Clone, Copy)]
@@ -54,13 +56,8 @@ fn signed(value: u64, width: usize) -> i64 {
 /// Appends a column of `width` bytes (1 to 8) per value. `extra` is 0 or `NULLS_ARE_ZERO`.
 pub(super) fn write_numbers(values: &[u64], width: usize, extra: u8, out: &mut StreamWriter) {
     let mut best = best_arithmetic(values, width);
-    if best.bits > 1
-        && let Some((entries, codes)) = dictionary(values)
-    {
-        let bits = bits_of(entries.len() as u64 - 1);
-        if entries.len() * width + packed_len(values.len(), bits) < best.cost {
-            return write_dictionary(&entries, &codes, bits, extra, out);
-        }
+    if let Some(dictionary) = best_dictionary(values, width, best) {
+        return dictionary.write(extra, out);
     }
     if width > 1 && planes_cost(values, width) < best.cost {
         out.front.push(PLANES | extra);
@@ -178,13 +175,81 @@ fn planes_cost(values: &[u64], width: usize) -> usize {
     planes.count() * values.len() + 3 * width
 }
 
-/// Values in the order of their first appearance, and the number of each row's value; None if there are too many.
-fn dictionary(values: &[u64]) -> Option<(Vec<u64>, Vec<u16>)> {
+/// Upper bits by number in a list of those that occur, lower bits as they are.
+struct Dictionary {
+    tag: u8,
+    low: u32,
+    /// Rising.
+    entries: Vec<u64>,
+    packed: Vec<u8>,
+}
+
+/// The smallest dictionary, if it is smaller than `best`. A few more low bits than needed make fewer entries: of a date, the
+/// months that occur are listed, and the days are not.
+fn best_dictionary(values: &[u64], width: usize, best: Form) -> Option<Dictionary> {
+    const MORE_LOW_BITS: u32 = 4;
+    if best.bits <= 1 {
+        return None;
+    }
+    let order = |value: u64| {
+        if best.tag & SWAPPED == 0 {
+            value
+        } else {
+            swap(value, width)
+        }
+    };
+    let ordered: Vec<u64> = values.iter().map(|&value| order(value)).collect();
+    let end = best.bits.min(LOW_BITS_MAX);
+    let (least, (found, codes)) = (0..end).find_map(|low| Some((low, distinct(&ordered, low)?)))?;
+    let mut entries = found.clone();
+    entries.sort_unstable();
+    let mut smallest = (best.cost, 0, Vec::new());
+    for low in least..end.min(least + MORE_LOW_BITS) {
+        let bits = bits_of(entries.len() as u64 - 1) + low;
+        let list: u32 = gaps_of(&entries).map(|gap| bits_of(gap | 1).div_ceil(7)).sum();
+        let size = packed_len(values.len(), bits) + list as usize;
+        if size < smallest.0 {
+            smallest = (size, low, entries.clone());
+        }
+        for entry in &mut entries {
+            *entry >>= 1;
+        }
+        entries.dedup();
+    }
+    let (_, low, entries) = smallest;
+    let more = low.saturating_sub(least);
+    let number_of = |entry: &u64| {
+        let code = entries.partition_point(|upper| *upper < entry >> more) as u64;
+        code << low | (entry & ((1 << more) - 1)) << least
+    };
+    let numbers: Vec<u64> = found.iter().map(number_of).collect();
+    let below = (1_u64 << least) - 1;
+    let bits = bits_of((entries.len() as u64).checked_sub(1)?) + low;
+    let rows = ordered.iter().zip(&codes);
+    let mut packed = Vec::new();
+    let upper_and_low = rows.map(|(value, &code)| numbers[code as usize] | value & below);
+    pack(upper_and_low, values.len(), bits, &mut packed);
+    Some(Dictionary {
+        tag: DICTIONARY | best.tag & SWAPPED,
+        low,
+        entries,
+        packed,
+    })
+}
+
+/// The first entry, then what lies between each and the one before.
+fn gaps_of(entries: &[u64]) -> impl Iterator<Item = u64> {
+    let gaps = entries.windows(2).map(|pair| pair[1] - pair[0] - 1);
+    entries.first().copied().into_iter().chain(gaps)
+}
+
+/// All values without their low bits in the order of their first appearance, and the number of each; None if there are too many.
+fn distinct(values: &[u64], low: u32) -> Option<(Vec<u64>, Vec<u16>)> {
     const SLOTS: usize = 1024;
     let mut slots = [0_u16; SLOTS];
     let mut entries: Vec<u64> = Vec::new();
     let mut codes = Vec::with_capacity(values.len());
-    for &value in values {
+    for value in values.iter().map(|value| value >> low) {
         let mut slot = (value.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize;
         loop {
             match slots[slot % SLOTS] {
@@ -206,22 +271,17 @@ fn dictionary(values: &[u64]) -> Option<(Vec<u64>, Vec<u16>)> {
     (!entries.is_empty()).then_some((entries, codes))
 }
 
-fn write_dictionary(entries: &[u64], codes: &[u16], bits: u32, extra: u8, out: &mut StreamWriter) {
-    let mut packed = Vec::new();
-    pack(
-        codes.iter().map(|&code| code as u64),
-        codes.len(),
-        bits,
-        &mut packed,
-    );
-    let in_tail = is_random(&packed);
-    out.front
-        .push(DICTIONARY | extra | if in_tail { TAIL } else { 0 });
-    out.front.push((entries.len() - 1) as u8);
-    for &entry in entries {
-        put_varint(&mut out.front, entry);
+impl Dictionary {
+    fn write(&self, extra: u8, out: &mut StreamWriter) {
+        let in_tail = is_random(&self.packed);
+        out.front.push(self.tag | extra | if in_tail { TAIL } else { 0 });
+        out.front
+            .extend_from_slice(&[(self.entries.len() - 1) as u8, self.low as u8]);
+        for gap in gaps_of(&self.entries) {
+            put_varint(&mut out.front, gap);
+        }
+        out.push(in_tail, &self.packed);
     }
-    out.push(in_tail, &packed);
 }
 
 /// Replaces `out` by a column of `count` values; true if rows that are NULL have zero.
@@ -311,20 +371,34 @@ fn read_dictionary(
     tag: u8,
     out: &mut Vec<u64>,
 ) -> Result<()> {
-    let mut entries = [0; DICTIONARY_MAX];
+    let mut entries = [0_u64; DICTIONARY_MAX];
     let last = reader.u8()? as usize;
-    for entry in &mut entries[..=last] {
-        *entry = reader.varint()? & mask_of(width);
+    let low = reader.u8()? as u32;
+    if low > LOW_BITS_MAX {
+        return Err(reader.corrupt("at most 48 low bits", low as u64));
     }
-    let bits = bits_of(last as u64);
+    let mut next = 0_u64;
+    for entry in &mut entries[..=last] {
+        next = next.wrapping_add(reader.varint()?);
+        *entry = next << low;
+        next = next.wrapping_add(1);
+    }
+    let bits = bits_of(last as u64) + low;
     let packed = reader.take(tag & TAIL != 0, packed_len(count, bits))?;
     unpack(packed, count, bits, out, |code| code);
-    let unknown = out.iter().copied().max().unwrap_or(0);
+    let unknown = out.iter().copied().max().unwrap_or(0) >> low;
     if unknown > last as u64 {
         return Err(reader.corrupt("codes of dictionary entries", unknown));
     }
+    let (mask, low_mask) = (mask_of(width), (1_u64 << low) - 1);
     for value in out.iter_mut() {
-        *value = entries[*value as usize & (DICTIONARY_MAX - 1)];
+        let entry = entries[(*value >> low) as usize & (DICTIONARY_MAX - 1)];
+        *value = (entry | *value & low_mask) & mask;
+    }
+    if tag & SWAPPED != 0 {
+        for value in out.iter_mut() {
+            *value = swap(*value, width);
+        }
     }
     Ok(())
 }
@@ -372,6 +446,13 @@ mod tests {
                 "big-endian"
             );
             assert!(round_trip(&of(&|i| mix(mix(i) % 4)), width) < 200, "dictionary");
+            if width > 1 {
+                let months = |i| ((mix(i) % 5) << 9) | (((mix(i) >> 8) % 8) << 5) | ((mix(i) >> 16) % 32);
+                assert!(
+                    round_trip(&of(&months), width) < 600 * 11 / 8 + 50,
+                    "dictionary of upper bits"
+                );
+            }
             round_trip(&of(&|i| mix(i) & 0xF0FF_00F0_FF00_0FF0), width);
         }
     }
