@@ -143,7 +143,7 @@ fn every_form_of_a_column_is_read_from_these_bytes() {
         &new_or_code,
         &letters,
         &constant,
-        &[0b00_001_100, 0b001_1, 0b10_10_01_00, 0b01_00],
+        &[0b00_001_100, 0b0011, 0b10_10_01_00, 0b01_00],
     ]
     .concat();
     assert_block(&schema, &bytes, &rows);
