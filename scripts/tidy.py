@@ -51,7 +51,7 @@ FLOORS = {
     "txlog": ["segment", "io", "base"],
     "rows": ["base"],
     "rowmap": ["base"],
-    "index": ["base"],
+    "index": ["segment", "base"],
     "txn": ["base"],
     "engine": ["txlog", "rows", "rowmap", "index", "txn", "segment", "io", "base"],
     "capi": ["engine", "rows", "txn", "io", "base"],

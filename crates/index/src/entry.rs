@@ -24,8 +24,8 @@ const LSN_AT: usize = 16;
 const UNPACK_LEN_AT: usize = 24;
 const SIGN_AT: usize = 26;
 const FLAGS_AT: usize = 27;
-const KEY_AT: usize = 28;
-const ROW_BITS: u32 = 48;
+pub(crate) const KEY_AT: usize = 28;
+pub(crate) const ROW_BITS: u32 = 48;
 
 /// The entry is resolved as dead for everyone; scans leave it out.
 const DEAD: u8 = 1;
@@ -58,6 +58,13 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) lsn: Lsn,
     pub(crate) sign: Sign,
     pub(crate) unpack: &'a [u8],
+}
+
+impl EntryRef {
+    /// The tree it belongs to, as [`crate::Tree::id`] has it.
+    pub fn tree_id(self) -> u64 {
+        self.tree
+    }
 }
 
 impl NewEntry<'_> {
@@ -96,12 +103,17 @@ impl NewEntry<'_> {
     }
 }
 
-/// A published entry. Valid as long as its tree is borrowed.
+/// A published entry, of a tree or of a decoded run block. Valid as long as that is borrowed.
 #[derive(Clone, Copy)]
 pub struct EntryView<'t> {
     at: NonNull<u8>,
     tree: PhantomData<&'t [u8]>,
 }
+
+// SAFETY: a view is a shared reference to bytes that never change, but for flags that are atomic (X2).
+unsafe impl Send for EntryView<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for EntryView<'_> {}
 
 impl<'t> EntryView<'t> {
     /// # Safety
@@ -111,6 +123,18 @@ impl<'t> EntryView<'t> {
     pub(crate) unsafe fn new(at: NonNull<u8>) -> EntryView<'t> {
         EntryView {
             at,
+            tree: PhantomData,
+        }
+    }
+
+    /// The same view without the borrow.
+    ///
+    /// # Safety
+    /// The caller keeps the tree or block alive as long as it keeps the view, and hands it out under a borrow of itself only.
+    #[inline]
+    pub(crate) unsafe fn detached(self) -> EntryView<'static> {
+        EntryView {
+            at: self.at,
             tree: PhantomData,
         }
     }

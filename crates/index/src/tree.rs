@@ -18,6 +18,9 @@ use crate::entry::{EntryRef, EntryView, KEY_BYTES_MAX, NewEntry, Sign};
 use crate::latch::Version;
 use crate::seek::SeekPos;
 
+/// Entries taken at once by a walk over the whole tree.
+const WALK_BATCH: usize = 256;
+
 /// Ordered index events of one index, in memory. All methods may be called from any number of threads.
 ///
 /// Nothing is freed before the tree is dropped, so what a method returns stays valid as long as the tree is borrowed.
@@ -186,6 +189,34 @@ impl Tree {
             .leaf
             .is_some_and(|(place, version)| body.node(place).latch().validate(version).is_ok());
         !unchanged && retry(|| body.try_count_key(key)).0 != group.entries
+    }
+
+    /// Tells this tree from every other of the process; none before the first insert, and then no entry is of this tree.
+    pub fn id(&self) -> Option<u64> {
+        self.body.get().map(|body| body.id)
+    }
+
+    /// True if the entry belongs to this tree.
+    pub fn owns(&self, entry: EntryRef) -> bool {
+        self.id() == Some(entry.tree)
+    }
+
+    /// Calls `f` for every entry that is not dead, in order, until it fails. Of a tree that no longer changes these are all;
+    /// otherwise rule X8 says which.
+    ///
+    /// # Errors
+    /// That of `f`.
+    pub fn try_for_each<E>(
+        &self,
+        mut f: impl FnMut(EntryView<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let mut batch = Batch::new();
+        self.read_batch_forward(&SeekPos::START, &mut batch, WALK_BATCH);
+        while !batch.is_empty() {
+            batch.entries(self).try_for_each(&mut f)?;
+            self.read_batch_on(&mut batch, WALK_BATCH);
+        }
+        Ok(())
     }
 
     /// Entries ever inserted, dead ones included.

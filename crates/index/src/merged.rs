@@ -1,0 +1,255 @@
+//! `MergedCursor`: a position in all parts of an index at once.
+//!
+//! Why it exists:    entries of one (key, row id) may lie in several trees and runs, and a reader decides them together; so
+//!                   it wants them one behind the other.
+//! Format / state:   one source for each part that has something beyond the position, kept in the order of their next
+//!                   entries. After a step only the first source moves, and it mostly stays first: one comparison, none if
+//!                   it is alone.
+//! Rules:            X1 (order), X8 (a seek is a cut, and so is a step that has to seek again), X34.
+//! Latches and I/O:  none held between calls; it owns references to what it reads, so parts may be replaced meanwhile.
+
+use std::sync::Arc;
+
+use pbxt_base::Result;
+use pbxt_segment::BlockCache;
+
+use crate::batch::Batch;
+use crate::entry::{EntryRef, EntryView};
+use crate::parts::IndexParts;
+use crate::run_cursor::RunCursor;
+use crate::seek::SeekPos;
+use crate::tree::Tree;
+
+/// Entries of the first read of a tree; a seek by a whole unique key looks at one or two.
+const FIRST_BATCH: usize = 8;
+const BATCH_MAX: usize = 256;
+
+/// A part and the position in it.
+enum Source {
+    Tree {
+        tree: Arc<Tree>,
+        batch: Batch,
+        at: usize,
+        limit: usize,
+    },
+    Run(RunCursor),
+}
+
+/// Names an entry that a cursor has shown, for a dead mark. Good until the cursor's next seek.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryMark {
+    seek: u64,
+    source: usize,
+    place: MarkPlace,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum MarkPlace {
+    Tree(EntryRef),
+    Run((usize, usize, usize)),
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct MergedCursor {
+    sources: Vec<Source>,
+    /// Numbers of the sources that have an entry, and that entry, nearest first.
+    order: Vec<(usize, EntryView<'static>)>,
+    forward: bool,
+    seeks: u64,
+    /// Batches of earlier seeks, for their memory.
+    spare: Vec<Batch>,
+}
+
+impl MergedCursor {
+    /// A cursor without position.
+    pub fn new() -> MergedCursor {
+        MergedCursor::default()
+    }
+
+    /// Goes to the first entry right of the cut, or to the last one left of it.
+    ///
+    /// # Errors
+    /// Those of reading; the cursor has no position then.
+    pub fn seek(
+        &mut self,
+        parts: &Arc<IndexParts>,
+        cache: &Arc<BlockCache>,
+        pos: &SeekPos<'_>,
+        forward: bool,
+    ) -> Result<()> {
+        self.clear();
+        self.forward = forward;
+        let sought = self.seek_parts(parts, cache, pos);
+        if sought.is_err() {
+            self.clear();
+        }
+        sought
+    }
+
+    fn seek_parts(&mut self, parts: &IndexParts, cache: &Arc<BlockCache>, pos: &SeekPos<'_>) -> Result<()> {
+        for tree in parts.trees().filter(|tree| !tree.is_empty()) {
+            let mut batch = self.spare.pop().unwrap_or_default();
+            if self.forward {
+                tree.read_batch_forward(pos, &mut batch, FIRST_BATCH);
+            } else {
+                tree.read_batch_backward(pos, &mut batch, FIRST_BATCH);
+            }
+            self.add(Source::Tree {
+                tree: Arc::clone(tree),
+                batch,
+                at: 0,
+                limit: FIRST_BATCH,
+            });
+        }
+        for run in parts.runs.iter().filter(|run| !run.is_empty()) {
+            let mut cursor = RunCursor::new(Arc::clone(run), Arc::clone(cache));
+            cursor.seek(pos, self.forward)?;
+            self.add(Source::Run(cursor));
+        }
+        Ok(())
+    }
+
+    /// Drops position and references; keeps memory for the next seek.
+    pub fn clear(&mut self) {
+        self.seeks += 1;
+        self.order.clear();
+        for source in self.sources.drain(..) {
+            if let Source::Tree { batch, .. } = source {
+                self.spare.push(batch);
+            }
+        }
+    }
+
+    fn add(&mut self, source: Source) {
+        let number = self.sources.len();
+        self.sources.push(source);
+        if let Some(entry) = self.head_of(number) {
+            let at = self
+                .order
+                .partition_point(|(_, other)| self.is_nearer(*other, entry));
+            self.order.insert(at, (number, entry));
+        }
+    }
+
+    /// Next entry of a source, without the borrow: `order` holds it until the source moves, and `peek` lends it out under
+    /// a borrow of the cursor.
+    #[inline]
+    fn head_of(&mut self, number: usize) -> Option<EntryView<'static>> {
+        let entry = match &mut self.sources[number] {
+            Source::Tree {
+                tree,
+                batch,
+                at,
+                limit,
+            } => loop {
+                if let Some(entry) = batch.entry(tree, *at) {
+                    break entry;
+                }
+                if batch.reached_end() {
+                    return None;
+                }
+                *limit = (*limit * 4).min(BATCH_MAX);
+                *at = 0;
+                tree.read_batch_on(batch, *limit);
+                if batch.is_empty() {
+                    return None;
+                }
+            },
+            Source::Run(cursor) => cursor.peek()?,
+        };
+        // SAFETY: the source holds a reference to the tree, or to the block until its next step; `order` gives the entry up
+        // before the source steps or goes, and entries leave this struct only under a borrow of it.
+        Some(unsafe { entry.detached() })
+    }
+
+    fn is_nearer(&self, entry: EntryView<'_>, other: EntryView<'_>) -> bool {
+        let order = entry.order(other);
+        if self.forward {
+            order.is_lt()
+        } else {
+            order.is_gt()
+        }
+    }
+
+    /// The entry at the position; none beyond the end, before the first seek and after an error.
+    #[inline]
+    pub fn peek(&self) -> Option<EntryView<'_>> {
+        self.order.first().map(|&(_, entry)| entry)
+    }
+
+    /// True if the entry at the position lies in a tree.
+    pub fn is_in_tree(&self) -> bool {
+        let first = self.order.first();
+        first.is_some_and(|&(number, _)| matches!(self.sources[number], Source::Tree { .. }))
+    }
+
+    /// Goes to the next entry in the direction of the last seek. For the other direction, seek again beside the entry.
+    ///
+    /// # Errors
+    /// Those of reading; the cursor has no position then.
+    #[inline]
+    pub fn advance(&mut self) -> Result<()> {
+        let Some(&(number, _)) = self.order.first() else {
+            return Ok(());
+        };
+        match &mut self.sources[number] {
+            Source::Tree { at, .. } => *at += 1,
+            Source::Run(cursor) => {
+                if let Err(error) = cursor.advance() {
+                    self.clear();
+                    return Err(error);
+                }
+            }
+        }
+        let Some(entry) = self.head_of(number) else {
+            self.order.remove(0);
+            return Ok(());
+        };
+        self.order[0].1 = entry;
+        let mut at = 0;
+        while at + 1 < self.order.len() && self.is_nearer(self.order[at + 1].1, entry) {
+            self.order.swap(at, at + 1);
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Names the entry at the position for `mark_dead`.
+    pub fn mark(&self) -> Option<EntryMark> {
+        let &(source, _) = self.order.first()?;
+        let place = match &self.sources[source] {
+            Source::Tree { tree, batch, at, .. } => MarkPlace::Tree(tree.entry_ref(batch, *at)?),
+            Source::Run(cursor) => MarkPlace::Run(cursor.place()),
+        };
+        Some(EntryMark {
+            seek: self.seeks,
+            source,
+            place,
+        })
+    }
+
+    /// Marks an entry dead: nobody can see it any more. In a run that is a hint to those who read the same cached block.
+    /// Nothing, if the cursor has sought since.
+    pub fn mark_dead(&self, mark: EntryMark) {
+        if mark.seek != self.seeks {
+            return;
+        }
+        match (self.sources.get(mark.source), mark.place) {
+            (Some(Source::Tree { tree, .. }), MarkPlace::Tree(entry)) => {
+                tree.mark_dead(entry);
+            }
+            (Some(Source::Run(cursor)), MarkPlace::Run(place)) => cursor.mark_dead(place),
+            _ => {}
+        }
+    }
+}
+
+impl std::fmt::Debug for MergedCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MergedCursor")
+            .field("sources", &self.sources.len())
+            .field("at", &self.peek())
+            .finish_non_exhaustive()
+    }
+}

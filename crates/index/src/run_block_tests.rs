@@ -1,0 +1,218 @@
+//! Tests of the codec of run blocks: golden bytes, round trips, damage.
+
+use std::fmt::Write;
+
+use pbxt_base::RowId;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::entry::Sign;
+use crate::run_encode::{BlockWriter, Item};
+
+/// Key, row, LSN, sign, transaction, unpack information.
+type Entry = (Vec<u8>, u64, u64, Sign, u64, Vec<u8>);
+
+fn encode(entries: &[Entry], level: Option<i32>) -> Vec<u8> {
+    let mut writer = BlockWriter::default();
+    for (key, row, lsn, sign, txn, unpack) in entries {
+        writer.push(&Item {
+            key,
+            row: RowId::new(*row),
+            lsn: Lsn::new(*lsn),
+            sign: *sign,
+            txn: TxnId::new(*txn),
+            unpack,
+        });
+    }
+    let mut out = Vec::new();
+    writer.encode(level, &mut out);
+    assert_eq!(writer.len(), 0, "the writer is ready for the next block");
+    out
+}
+
+fn entries_of(block: &RunBlock) -> Vec<Entry> {
+    let entry = |index| {
+        let entry: EntryView<'_> = block.entry(index);
+        (
+            entry.key().to_vec(),
+            entry.row().raw(),
+            entry.lsn().raw(),
+            entry.sign(),
+            entry.txn().raw(),
+            entry.unpack().to_vec(),
+        )
+    };
+    (0..block.len()).map(entry).collect()
+}
+
+fn settled(key: &[u8], row: u64) -> Entry {
+    (key.to_vec(), row, 0, Sign::Entry, 0, Vec::new())
+}
+
+/// The lowest `len` bytes of a number, as keys have them.
+fn be(number: u64, len: usize) -> Vec<u8> {
+    (0..len).rev().map(|byte| (number >> (8 * byte)) as u8).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[test]
+fn golden_run_block_with_keys_as_numbers() {
+    let entries: Vec<Entry> = (5_u64..205)
+        .map(|id| settled(&be(0x8000_0000 + id, 4), id + 100))
+        .collect();
+    let bytes = encode(&entries, None);
+    // Keys are numbers; row ids are steps; 200 entries; first key of 4 bytes; all steps 1 - 1; first row id 105; all
+    // steps zigzag(1).
+    assert_eq!(hex(&bytes), "2001c80104800000050000690002");
+    let back = RunBlock::decode(&bytes, None).expect("golden bytes");
+    assert_eq!(entries_of(&back), entries);
+}
+
+#[test]
+fn golden_run_block_with_every_column() {
+    let entries: Vec<Entry> = vec![
+        (b"abba".to_vec(), 3, 64, Sign::Anti, 9, Vec::new()),
+        (b"abba".to_vec(), 7, 128, Sign::Entry, 9, vec![1]),
+        (b"abc".to_vec(), 2, 72, Sign::Entry, 10, vec![2, 3]),
+    ];
+    let bytes = encode(&entries, None);
+    let expected = [
+        "1f00",   // LSN, transaction, sign, unpack, repeats; row ids plain
+        "0302",   // 3 entries, 2 keys
+        "020100", // one more of the first
+        "020403",
+        "0002",
+        "0500",
+        "61626261",
+        "63", // lengths 4 and 3, 2 shared, 5 bytes of text, not compressed
+        "03",
+        "0002",       // first row id 3, then 2
+        "0004",       // 7 is 4 behind 3
+        "0240800148", // LSNs
+        "01010904",   // transactions: one frame, width 1 from 9 on, bits 0 0 1
+        "01010006",   // signs: bits 0 1 1
+        "01020024",
+        "0003",
+        "00",
+        "010203", // unpack lengths, two bits each, and bytes as text
+    ];
+    assert_eq!(hex(&bytes), expected.concat());
+    let back = RunBlock::decode(&bytes, None).expect("golden bytes");
+    assert_eq!(entries_of(&back), entries);
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        3 => vec(prop_oneof![Just(0_u8), Just(1), Just(255)], 0..5),
+        2 => (0_u64..3000).prop_map(|id| be(0x8000_0000 + id, 4)),
+        1 => (any::<u8>(), 0_u64..5000).prop_map(|(day, id)| [&[day][..], &be(id << 3, 8)].concat()),
+        1 => "[A-Z0-9_]{11}".prop_map(String::into_bytes),
+        1 => vec(any::<u8>(), 200..260),
+    ]
+}
+
+fn row() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => 1_u64..9, 1 => 1_u64..1 << 48]
+}
+
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let stamp = prop_oneof![Just((0_u64, 0_u64)), (1_u64..9, 1_u64..1 << 40)];
+    let sign = prop_oneof![3 => Just(Sign::Entry), 1 => Just(Sign::Anti)];
+    let one = (key(), row(), stamp, sign, vec(any::<u8>(), 0..4))
+        .prop_map(|(key, row, (txn, lsn), sign, unpack)| (key, row, lsn, sign, txn, unpack));
+    let size = if cfg!(miri) { 1..12 } else { 1..400 };
+    (vec(one, size), 0_u8..4).prop_map(|(mut entries, plain)| {
+        // Blocks with only one kind of thing take other ways through the encoder.
+        for entry in &mut entries {
+            if plain & 1 != 0 {
+                (entry.2, entry.3, entry.4) = (0, Sign::Entry, 0);
+            }
+            if plain & 2 != 0 {
+                entry.5.clear();
+            }
+        }
+        entries.sort_unstable();
+        entries.dedup_by(|a, b| (&a.0, a.1, a.2, a.3) == (&b.0, b.1, b.2, b.3));
+        entries
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 3 } else { 300 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn run_blocks_come_back(entries in entries(), compress: bool) {
+        let bytes = encode(&entries, (compress && !cfg!(miri)).then_some(1));
+        let block = RunBlock::decode(&bytes, None).expect("just encoded");
+        prop_assert_eq!(entries_of(&block), entries);
+    }
+
+    #[test]
+    fn a_tagged_block_gives_every_entry_the_tag(entries in entries()) {
+        let bare: Vec<Entry> = entries.into_iter().map(|entry| settled(&entry.0, entry.1)).collect();
+        let tag = (TxnId::new(77), Lsn::new(4096));
+        let block = RunBlock::decode(&encode(&bare, None), Some(tag)).expect("just encoded");
+        for (index, bare) in bare.iter().enumerate() {
+            let entry = block.entry(index);
+            prop_assert_eq!((entry.txn(), entry.lsn()), tag);
+            prop_assert_eq!((entry.key(), entry.row().raw()), (bare.0.as_slice(), bare.1));
+        }
+    }
+
+    #[test]
+    fn a_cut_in_a_block_is_where_a_linear_search_finds_it(entries in entries(), probe in key(), row in row()) {
+        let block = RunBlock::decode(&encode(&entries, None), None).expect("just encoded");
+        let cuts = [
+            SeekPos::lower_bound(&probe),
+            SeekPos::upper_bound(&probe),
+            SeekPos::before(&probe, RowId::new(row), Lsn::new(5), Sign::Entry),
+            SeekPos::after(&probe, RowId::new(row), Lsn::new(5), Sign::Entry),
+            SeekPos::START,
+            SeekPos::END,
+        ];
+        for cut in cuts {
+            let linear = (0..block.len()).filter(|&index| cut.is_right_of(block.entry(index))).count();
+            prop_assert_eq!(block.partition_point(&cut), linear);
+        }
+    }
+
+    #[test]
+    fn damaged_blocks_are_errors_or_blocks(
+        entries in entries(),
+        at in any::<prop::sample::Index>(),
+        byte: u8,
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = encode(&entries, None);
+        let cut = cut.index(bytes.len());
+        prop_assert!(RunBlock::decode(&bytes[..cut], None).is_err(), "a block that ends early is damaged");
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        if let Ok(block) = RunBlock::decode(&bytes, None) {
+            prop_assert!(entries_of(&block).len() == block.len());
+        }
+    }
+}
+
+#[test]
+fn dead_entries_are_counted_once() {
+    let entries: Vec<Entry> = (1..4).map(|row| settled(b"k", row)).collect();
+    let block = RunBlock::decode(&encode(&entries, None), None).expect("just encoded");
+    for index in [0, 2, 2, 0] {
+        block.mark_dead(index);
+        assert!(block.entry(index).is_dead() && !block.is_all_dead());
+    }
+    block.mark_dead(1);
+    assert!(block.is_all_dead());
+}

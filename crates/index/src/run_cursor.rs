@@ -1,0 +1,297 @@
+//! `RunCursor`: a position in a run, moving either way.
+//!
+//! Why it exists:    a scan of a run reads its blocks in order; reading them one by one as they are needed would wait for
+//!                   the disk at each. A cursor that has crossed a few blocks reads the next ones at once.
+//! Format / state:   the present block, held by a reference of its own, and the index of the entry in it. No block: before
+//!                   the first seek, or beyond the end.
+//! Rules:            X8 a seek is a cut; what lies on the wanted side of it is met once, in order.
+//! Latches and I/O:  none held between calls. Scans of runs that would fill a quarter of the cache leave it as it is.
+
+use std::sync::Arc;
+
+use pbxt_base::Result;
+use pbxt_segment::{BlockCache, StoredBlocks};
+
+use crate::entry::EntryView;
+use crate::run::{Run, RunPiece};
+use crate::run_block::RunBlock;
+use crate::seek::{SeekPos, Side};
+
+/// Bytes of one read of a scan in order, and blocks at least.
+const AHEAD_BYTES: usize = 256 << 10;
+const AHEAD_BLOCKS_MIN: usize = 8;
+/// Blocks crossed one after the other before a cursor reads ahead.
+const BLOCKS_BEFORE_AHEAD: u32 = 2;
+/// About the decoded bytes of an entry.
+const DECODED_ENTRY_BYTES: u64 = 48;
+
+/// See the module.
+pub struct RunCursor {
+    /// None: every block is read from the file; for merges.
+    cache: Option<Arc<BlockCache>>,
+    run: Arc<Run>,
+    piece: usize,
+    block: usize,
+    held: Option<Arc<RunBlock>>,
+    at: usize,
+    forward: bool,
+    /// Blocks crossed since the last seek.
+    crossed: u32,
+    /// Blocks read ahead, and the number of their piece.
+    ahead: Option<(usize, StoredBlocks)>,
+    scratch: Vec<u8>,
+    /// Whether blocks that a scan reads go to the cache.
+    keeps: bool,
+}
+
+impl RunCursor {
+    /// A cursor without position.
+    pub fn new(run: Arc<Run>, cache: Arc<BlockCache>) -> RunCursor {
+        let keeps = run.entries() * DECODED_ENTRY_BYTES <= cache.budget() / 4;
+        RunCursor::with_cache(run, Some(cache), keeps)
+    }
+
+    /// A cursor that reads from the file only, ahead from the first block on; for merges.
+    pub fn uncached(run: Arc<Run>) -> RunCursor {
+        RunCursor::with_cache(run, None, false)
+    }
+
+    fn with_cache(run: Arc<Run>, cache: Option<Arc<BlockCache>>, keeps: bool) -> RunCursor {
+        RunCursor {
+            cache,
+            run,
+            piece: 0,
+            block: 0,
+            held: None,
+            at: 0,
+            forward: true,
+            crossed: 0,
+            ahead: None,
+            scratch: Vec::new(),
+            keeps,
+        }
+    }
+
+    /// Goes to the first entry right of the cut, or to the last one left of it.
+    pub fn seek(&mut self, pos: &SeekPos<'_>, forward: bool) -> Result<()> {
+        self.forward = forward;
+        self.crossed = 0;
+        self.held = None;
+        // The last piece that begins left of the cut; a pair never lies in two, but a key may.
+        let piece = self.find_piece(pos)?;
+        let Some(found) = self.run.pieces.get(piece).map(Arc::clone) else {
+            return Ok(());
+        };
+        self.piece = piece;
+        let mut blocks = found.blocks_at(pos);
+        // Blocks that begin with the key of an event cut: look which of them begin left of it.
+        while blocks.len() > 1 {
+            let middle = usize::midpoint(blocks.start, blocks.end);
+            if pos.is_right_of(self.block_of(&found, middle)?.entry(0)) {
+                blocks.start = middle;
+            } else {
+                blocks.end = middle;
+            }
+        }
+        self.block = blocks.start;
+        let block = self.block_of(&found, self.block)?;
+        let at = block.partition_point(pos);
+        let len = block.len();
+        self.held = Some(block);
+        if forward {
+            self.at = at;
+            if at == len {
+                self.cross()?;
+            }
+        } else if let Some(at) = at.checked_sub(1) {
+            self.at = at;
+        } else {
+            self.cross()?;
+        }
+        self.skip_dead()
+    }
+
+    /// Number of the piece the cut runs through: the last one that begins left of it.
+    fn find_piece(&self, pos: &SeekPos<'_>) -> Result<usize> {
+        let pieces = &self.run.pieces;
+        let begins_left = |piece: &Arc<RunPiece>| {
+            let first = piece.first_key();
+            first < pos.key
+                || match pos.side {
+                    Side::BeforePrefix => false,
+                    Side::AfterPrefix => first.starts_with(pos.key),
+                    Side::BeforeEvent(..) | Side::AfterEvent(..) => first == pos.key,
+                }
+        };
+        let mut found = pieces.partition_point(begins_left).saturating_sub(1);
+        // A key may lie in two pieces, and fences do not know rows.
+        while found > 0 && pieces[found].first_key() == pos.key {
+            let first = self.block_of(&pieces[found], 0)?;
+            if pos.is_right_of(first.entry(0)) {
+                break;
+            }
+            found -= 1;
+        }
+        Ok(found)
+    }
+
+    /// The entry at the position.
+    #[inline]
+    pub fn peek(&self) -> Option<EntryView<'_>> {
+        self.held.as_ref().map(|block| block.entry(self.at))
+    }
+
+    /// Goes to the next entry in the direction of the last seek; stays beyond the end.
+    #[inline]
+    pub fn advance(&mut self) -> Result<()> {
+        self.step()?;
+        if self.held.as_ref().is_some_and(|block| block.has_dead()) {
+            self.skip_dead()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<()> {
+        let Some(block) = &self.held else { return Ok(()) };
+        if self.forward {
+            self.at += 1;
+            if self.at < block.len() {
+                return Ok(());
+            }
+        } else if let Some(at) = self.at.checked_sub(1) {
+            self.at = at;
+            return Ok(());
+        }
+        self.cross()
+    }
+
+    /// Block and index of the position, for a dead mark.
+    pub(crate) fn place(&self) -> (usize, usize, usize) {
+        (self.piece, self.block, self.at)
+    }
+
+    /// Marks the entry at a place dead, if its block is still at hand.
+    pub(crate) fn mark_dead(&self, (piece, block, at): (usize, usize, usize)) {
+        if (self.piece, self.block) == (piece, block) {
+            if let Some(held) = &self.held {
+                held.mark_dead(at);
+            }
+            return;
+        }
+        let kept = self.cache.as_ref().and_then(|cache| {
+            let key = self.run.pieces.get(piece)?.block_key(block);
+            cache.peek::<RunBlock>(key)
+        });
+        if let Some(kept) = kept.filter(|kept| at < kept.len()) {
+            kept.mark_dead(at);
+        }
+    }
+
+    /// Leaves entries that are marked dead behind, whole blocks of them in one step.
+    fn skip_dead(&mut self) -> Result<()> {
+        while let Some(block) = self.held.as_ref().filter(|block| block.has_dead()) {
+            if block.is_all_dead() {
+                self.cross()?;
+            } else if block.entry(self.at).is_dead() {
+                self.step()?;
+            } else {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes to the near end of the next block in the direction.
+    #[cold]
+    fn cross(&mut self) -> Result<()> {
+        self.held = None;
+        let run = Arc::clone(&self.run);
+        if self.forward {
+            self.block += 1;
+            if self.block == run.pieces[self.piece].section().block_count() {
+                (self.piece, self.block) = (self.piece + 1, 0);
+            }
+        } else if let Some(before) = self.block.checked_sub(1) {
+            self.block = before;
+        } else {
+            let Some(piece) = self.piece.checked_sub(1) else {
+                return Ok(());
+            };
+            (self.piece, self.block) = (piece, run.pieces[piece].section().block_count() - 1);
+        }
+        let Some(piece) = run.pieces.get(self.piece) else {
+            return Ok(());
+        };
+        self.crossed += 1;
+        let block = self.next_block(piece)?;
+        self.at = if self.forward { 0 } else { block.len() - 1 };
+        self.held = Some(block);
+        Ok(())
+    }
+
+    /// The present block of a scan.
+    fn next_block(&mut self, piece: &Arc<RunPiece>) -> Result<Arc<RunBlock>> {
+        let block = self.block;
+        let reads_ahead = self.cache.is_none() || self.crossed > BLOCKS_BEFORE_AHEAD;
+        if !reads_ahead {
+            return self.block_of(piece, block);
+        }
+        let cached = self
+            .cache
+            .as_ref()
+            .and_then(|cache| cache.peek(piece.block_key(block)));
+        if let Some(cached) = cached {
+            return Ok(cached);
+        }
+        self.read_ahead(piece, block)?;
+        let (_, stored) = self.ahead.as_ref().expect("X8: blocks were read ahead");
+        stored.decode(block, &mut self.scratch)?;
+        match &self.cache {
+            Some(cache) if self.keeps => {
+                cache.get_or_load(piece.block_key(block), || piece.decode(block, &self.scratch))
+            }
+            _ => piece.decode(block, &self.scratch).map(Arc::new),
+        }
+    }
+
+    /// Makes sure that the block is among those read ahead.
+    fn read_ahead(&mut self, piece: &Arc<RunPiece>, block: usize) -> Result<()> {
+        let has =
+            |(of, stored): &(usize, StoredBlocks)| *of == self.piece && stored.blocks().contains(&block);
+        if self.ahead.as_ref().is_some_and(has) {
+            return Ok(());
+        }
+        let section = piece.section();
+        let (from, count) = if self.forward {
+            let count = section.blocks_within(block, AHEAD_BYTES).max(AHEAD_BLOCKS_MIN);
+            (block, count)
+        } else {
+            let from = (block + 1).saturating_sub(AHEAD_BLOCKS_MIN);
+            (from, block + 1 - from)
+        };
+        let stored = piece.file().read_blocks_ahead(piece.section_no(), from, count)?;
+        self.ahead = Some((self.piece, stored));
+        Ok(())
+    }
+
+    fn block_of(&self, piece: &RunPiece, block: usize) -> Result<Arc<RunBlock>> {
+        if let Some(cache) = &self.cache {
+            return piece.load(cache, block);
+        }
+        let mut bytes = Vec::new();
+        piece.file().read_block(piece.section_no(), block, &mut bytes)?;
+        piece.decode(block, &bytes).map(Arc::new)
+    }
+}
+
+impl std::fmt::Debug for RunCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunCursor")
+            .field("index", &self.run.index)
+            .field("piece", &self.piece)
+            .field("block", &self.block)
+            .field("at", &self.at)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,351 @@
+//! Decoding of a run block: stored bytes in, entries one after the other out.
+//!
+//! Why it exists:    the counterpart of `run_encode`; it trusts no length before it was checked.
+//! Format / state:   `docs/indexes.md`, run blocks.
+//! Rules:            X30 damage is an error that says where, never a panic; a block that claims to be larger than any
+//!                   block can be is refused before memory is taken. X31 a tag gives all entries its stamp.
+//! Latches and I/O:  none.
+
+use std::cell::RefCell;
+use std::io;
+
+use pbxt_base::codec::Reader;
+use pbxt_base::{Lsn, Result, RowId, TxnId};
+
+use zstd::bulk::Decompressor;
+
+use crate::columns::{self, damaged, unzigzag};
+use crate::entry::{KEY_AT, KEY_BYTES_MAX, NewEntry, ROW_BITS, Sign};
+use crate::run_encode::{
+    BLOCK_BYTES, COLUMNS_KNOWN, HAS_LSN, HAS_REPEATS, HAS_SIGN, HAS_TXN, HAS_UNPACK, KEYS_ARE_NUMBERS,
+    ROWS_OFF_KEY_4, ROWS_OFF_KEY_8, ROWS_STEPS, STREAM_PLAIN, STREAM_ZSTD, UNPACK_NUMBERS, UNPACK_TEXT,
+    tail_number,
+};
+
+/// A full block and one entry of the largest size.
+pub(crate) const DECODED_BYTES_MAX: usize = BLOCK_BYTES + 2 * KEY_BYTES_MAX + 64;
+/// The smallest entry takes 32 bytes.
+const ENTRIES_MAX: u64 = (DECODED_BYTES_MAX / 32) as u64;
+
+/// A block's columns as read, before they are made entries.
+pub(crate) struct Columns<'a> {
+    pub(crate) entries: usize,
+    /// Entries of each key but the first.
+    repeats: Option<Vec<u64>>,
+    keys: Keys<'a>,
+    key_count: usize,
+    row_form: u8,
+    first_row: u64,
+    /// First row ids of the second and all further keys, in their form.
+    other_rows: Vec<u64>,
+    next_rows: Vec<u64>,
+    lsns: Option<Vec<u64>>,
+    txns: Option<Vec<u64>>,
+    signs: Option<Vec<u64>>,
+    unpack_lens: Option<Vec<u64>>,
+    unpack: Vec<u8>,
+}
+
+enum Keys<'a> {
+    Texts {
+        lens: Vec<u64>,
+        /// Bytes that a key shares with the one before.
+        shared: Vec<u64>,
+        text: Vec<u8>,
+    },
+    Numbers {
+        first: &'a [u8],
+        steps: Vec<u64>,
+    },
+}
+
+impl<'a> Columns<'a> {
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Columns<'a>> {
+        let (has, row_form) = (reader.u8()?, reader.u8()?);
+        if has & !COLUMNS_KNOWN != 0 || row_form > ROWS_OFF_KEY_8 {
+            let found = format!("{has:#04x} and {row_form}");
+            return Err(damaged(reader, "known columns and form of row ids", &found));
+        }
+        let entries = count(reader, ENTRIES_MAX)?;
+        let repeats = (has & HAS_REPEATS != 0)
+            .then(|| read_repeats(reader, entries))
+            .transpose()?;
+        let key_count = repeats.as_ref().map_or(entries, Vec::len);
+        let keys = Keys::read(reader, key_count, has & KEYS_ARE_NUMBERS != 0)?;
+        let first_row = reader.varint()?;
+        let other_rows = columns::get(reader, key_count - 1)?;
+        let mut column =
+            |bit: u8, count: usize| (has & bit != 0).then(|| columns::get(reader, count)).transpose();
+        Columns {
+            entries,
+            repeats,
+            keys,
+            key_count,
+            row_form,
+            first_row,
+            other_rows,
+            next_rows: column(HAS_REPEATS, entries - key_count)?.unwrap_or_default(),
+            lsns: column(HAS_LSN, entries)?,
+            txns: column(HAS_TXN, entries)?,
+            signs: column(HAS_SIGN, entries)?,
+            unpack_lens: None,
+            unpack: Vec::new(),
+        }
+        .with_unpack(reader, has & HAS_UNPACK != 0)
+    }
+
+    fn with_unpack(mut self, reader: &mut Reader<'a>, has: bool) -> Result<Columns<'a>> {
+        if !has {
+            return Ok(self);
+        }
+        let lens = columns::get(reader, self.entries)?;
+        match reader.u8()? {
+            UNPACK_TEXT => self.unpack = stream(reader)?,
+            UNPACK_NUMBERS => {
+                let numbers = columns::get(reader, self.entries)?;
+                for (&len, mut number) in lens.iter().zip(numbers) {
+                    if len > 8 {
+                        return Err(damaged(reader, "a number of at most 8 bytes", &len.to_string()));
+                    }
+                    for _ in 0..len {
+                        self.unpack.push(number as u8);
+                        number >>= 8;
+                    }
+                }
+            }
+            form => {
+                let found = format!("form {form}");
+                return Err(damaged(reader, "unpack information of form 0 or 1", &found));
+            }
+        }
+        self.unpack_lens = Some(lens);
+        Ok(self)
+    }
+
+    /// Bytes that the decoded entries take; so all lengths are checked before memory is taken.
+    pub(crate) fn memory_bytes(&self, reader: &Reader<'_>) -> Result<usize> {
+        let mut sum = 0_u64;
+        let mut unpack_sum = 0_u64;
+        let mut entry = 0;
+        for key in 0..self.key_count {
+            let key_len = self.keys.len_of(key);
+            for _ in 0..=self.repeats_of(key) {
+                let unpack_len = self.unpack_lens.as_ref().map_or(0, |lens| lens[entry]);
+                if key_len > KEY_BYTES_MAX as u64 || unpack_len > KEY_BYTES_MAX as u64 {
+                    let found = format!("{key_len} and {unpack_len}");
+                    return Err(damaged(
+                        reader,
+                        "a key and unpack information of 16-bit length",
+                        &found,
+                    ));
+                }
+                unpack_sum += unpack_len;
+                sum += (KEY_AT as u64 + key_len + unpack_len).next_multiple_of(8);
+                entry += 1;
+            }
+        }
+        if unpack_sum != self.unpack.len() as u64 {
+            let expected = format!("{unpack_sum} bytes of unpack information");
+            return Err(damaged(reader, &expected, &self.unpack.len().to_string()));
+        }
+        if sum > DECODED_BYTES_MAX as u64 {
+            let expected = format!("at most {DECODED_BYTES_MAX} bytes of entries");
+            return Err(damaged(reader, &expected, &sum.to_string()));
+        }
+        Ok(sum as usize)
+    }
+
+    fn repeats_of(&self, key: usize) -> u64 {
+        self.repeats.as_ref().map_or(0, |repeats| repeats[key])
+    }
+
+    /// Gives all entries in order; `memory_bytes` has checked their lengths.
+    pub(crate) fn each(
+        &self,
+        reader: &Reader<'_>,
+        tag: Option<(TxnId, Lsn)>,
+        mut give: impl FnMut(&NewEntry<'_>),
+    ) -> Result<()> {
+        let at = |column: &Option<Vec<u64>>, entry: usize| column.as_ref().map(|column| column[entry]);
+        let mut unpack = self.unpack.as_slice();
+        let mut next_rows = self.next_rows.iter();
+        let (mut key, mut text_at) = (Vec::new(), 0);
+        let (mut first_row, mut entry) = (0, 0);
+        for number in 0..self.key_count {
+            if !self.keys.step(number, &mut key, &mut text_at) {
+                let found = format!("key {number} that does not fit");
+                return Err(damaged(reader, "keys made of the ones before", &found));
+            }
+            first_row = self.first_row_of(number, &key, first_row);
+            let mut row = first_row;
+            for repeat in 0..=self.repeats_of(number) {
+                if repeat > 0 {
+                    let step = next_rows.next().copied().unwrap_or_default();
+                    row = row.wrapping_add(step);
+                }
+                if row >> ROW_BITS != 0 {
+                    return Err(damaged(reader, "row ids of 48 bits", &row.to_string()));
+                }
+                let (own, rest) = unpack.split_at(at(&self.unpack_lens, entry).unwrap_or(0) as usize);
+                unpack = rest;
+                let stamp = || (at(&self.txns, entry), at(&self.lsns, entry));
+                let (txn, lsn) = tag.unwrap_or_else(|| {
+                    let (txn, lsn) = stamp();
+                    (TxnId::new(txn.unwrap_or(0)), Lsn::new(lsn.unwrap_or(0)))
+                });
+                let is_anti = at(&self.signs, entry) == Some(Sign::Anti as u64);
+                give(&NewEntry {
+                    key: &key,
+                    row: RowId::new(row),
+                    txn,
+                    lsn,
+                    sign: if is_anti { Sign::Anti } else { Sign::Entry },
+                    unpack: own,
+                });
+                entry += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn first_row_of(&self, number: usize, key: &[u8], before: u64) -> u64 {
+        let other = number.checked_sub(1).map(|index| self.other_rows[index]);
+        let off_key = |bytes| {
+            let off = other.map_or(0, unzigzag);
+            self.first_row
+                .wrapping_add(off)
+                .wrapping_add(tail_number(key, bytes))
+        };
+        match (self.row_form, other) {
+            (ROWS_OFF_KEY_4, _) => off_key(4),
+            (ROWS_OFF_KEY_8, _) => off_key(8),
+            (_, None) => self.first_row,
+            (ROWS_STEPS, Some(step)) => before.wrapping_add(unzigzag(step)),
+            (_, Some(other)) => other,
+        }
+    }
+}
+
+impl<'a> Keys<'a> {
+    fn read(reader: &mut Reader<'a>, count: usize, are_numbers: bool) -> Result<Keys<'a>> {
+        if are_numbers {
+            let first = reader.length_prefixed()?;
+            let steps = columns::get(reader, count - 1)?;
+            return Ok(Keys::Numbers { first, steps });
+        }
+        Ok(Keys::Texts {
+            lens: columns::get(reader, count)?,
+            shared: columns::get(reader, count - 1)?,
+            text: stream(reader)?,
+        })
+    }
+
+    fn len_of(&self, key: usize) -> u64 {
+        match self {
+            Keys::Texts { lens, .. } => lens[key],
+            Keys::Numbers { first, .. } => first.len() as u64,
+        }
+    }
+
+    /// Turns the key before into key `number`; false if that cannot be.
+    fn step(&self, number: usize, key: &mut Vec<u8>, text_at: &mut usize) -> bool {
+        match self {
+            Keys::Numbers { first, steps } => {
+                let Some(before) = number.checked_sub(1) else {
+                    key.extend_from_slice(first);
+                    return true;
+                };
+                add_to_tail(key, steps[before])
+            }
+            Keys::Texts { lens, shared, text } => {
+                let same = number.checked_sub(1).map_or(0, |before| shared[before]);
+                let Some(more) = lens[number].checked_sub(same) else {
+                    return false;
+                };
+                if same > key.len() as u64 || more > (text.len() - *text_at) as u64 {
+                    return false;
+                }
+                key.truncate(same as usize);
+                key.extend_from_slice(&text[*text_at..*text_at + more as usize]);
+                *text_at += more as usize;
+                true
+            }
+        }
+    }
+}
+
+/// Adds `step + 1` to the number that the last eight bytes of the key make; false if they cannot hold it.
+fn add_to_tail(key: &mut [u8], step: u64) -> bool {
+    let from = key.len().saturating_sub(8);
+    let sum = tail_number(key, 8)
+        .checked_add(step)
+        .and_then(|sum| sum.checked_add(1));
+    let Some(mut rest) = sum else { return false };
+    for byte in key[from..].iter_mut().rev() {
+        *byte = rest as u8;
+        rest >>= 8;
+    }
+    rest == 0
+}
+
+/// A number of things, 1 to `max`.
+fn count(reader: &mut Reader<'_>, max: u64) -> Result<usize> {
+    let count = reader.varint()?;
+    if count == 0 || count > max {
+        let expected = format!("a count of 1 to {max}");
+        return Err(damaged(reader, &expected, &count.to_string()));
+    }
+    Ok(count as usize)
+}
+
+fn read_repeats(reader: &mut Reader<'_>, entries: usize) -> Result<Vec<u64>> {
+    let keys = count(reader, entries as u64)?;
+    let repeats = columns::get(reader, keys)?;
+    let sum = repeats.iter().fold(0_u64, |sum, &more| sum.saturating_add(more));
+    if sum != (entries - keys) as u64 {
+        let expected = format!("{} entries that repeat a key", entries - keys);
+        return Err(damaged(reader, &expected, &sum.to_string()));
+    }
+    Ok(repeats)
+}
+
+/// Bytes that may be compressed.
+fn stream(reader: &mut Reader<'_>) -> Result<Vec<u8>> {
+    let len = reader.varint()?;
+    if len > DECODED_BYTES_MAX as u64 {
+        let expected = format!("at most {DECODED_BYTES_MAX} bytes of text");
+        return Err(damaged(reader, &expected, &len.to_string()));
+    }
+    match reader.u8()? {
+        STREAM_PLAIN => Ok(reader.bytes(len as usize)?.to_vec()),
+        STREAM_ZSTD => {
+            let packed = reader.length_prefixed()?;
+            let expected = format!("{len} bytes compressed with zstd");
+            match unpack(packed, len as usize) {
+                Ok(bytes) if bytes.len() as u64 == len => Ok(bytes),
+                Ok(bytes) => Err(damaged(reader, &expected, &format!("{} bytes", bytes.len()))),
+                Err(error) => Err(damaged(reader, &expected, &format!("'{error}'"))),
+            }
+        }
+        form => Err(damaged(
+            reader,
+            "a stream of form 0 or 1",
+            &format!("form {form}"),
+        )),
+    }
+}
+
+thread_local! {
+    /// A decompressor takes 100 KiB to make.
+    static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn unpack(packed: &[u8], len: usize) -> io::Result<Vec<u8>> {
+    UNPACKER.with_borrow_mut(|kept| {
+        let unpacker = match kept {
+            Some(unpacker) => unpacker,
+            None => kept.insert(Decompressor::new()?),
+        };
+        unpacker.decompress(packed, len)
+    })
+}

@@ -1,0 +1,411 @@
+//! Encoding of a run block: sorted entries in, few bytes out.
+//!
+//! Why it exists:    an index of ten million rows is worth as much memory and disk as its entries take. A compressor over
+//!                   plain entries mixes key text with row ids; text has few symbols, row ids have all, and one code for
+//!                   both wastes a byte per entry. Here numbers go to columns and only text goes to the compressor.
+//! Format / state:   `docs/indexes.md`, run blocks.
+//! Rules:            X1 entries come in order, X30 one encoder and one decoder, X31 stamps are there only if some entry
+//!                   has one, and never in a tagged run.
+//! Latches and I/O:  none.
+
+use std::cmp::Ordering as Order;
+
+use pbxt_base::codec::{push_bytes, put_varint};
+use pbxt_base::{Lsn, RowId, TxnId, invariant};
+use zstd::bulk::Compressor;
+
+use crate::columns::{self, zigzag};
+use crate::entry::{KEY_AT, Sign};
+
+/// Bytes of decoded entries at which a block is full. Larger ones take a little less on disk, and much longer to probe.
+pub(crate) const BLOCK_BYTES: usize = 32 << 10;
+
+pub(crate) const HAS_LSN: u8 = 1;
+pub(crate) const HAS_TXN: u8 = 2;
+pub(crate) const HAS_SIGN: u8 = 4;
+pub(crate) const HAS_UNPACK: u8 = 8;
+pub(crate) const HAS_REPEATS: u8 = 16;
+pub(crate) const KEYS_ARE_NUMBERS: u8 = 32;
+pub(crate) const COLUMNS_KNOWN: u8 = 63;
+
+/// Row ids of the first entries of all keys: as they are, ...
+pub(crate) const ROWS_PLAIN: u8 = 0;
+/// as steps from one to the next, ...
+pub(crate) const ROWS_STEPS: u8 = 1;
+/// as what they are off the number that the last four bytes of the key make, ...
+pub(crate) const ROWS_OFF_KEY_4: u8 = 2;
+/// or the last eight.
+pub(crate) const ROWS_OFF_KEY_8: u8 = 3;
+
+pub(crate) const UNPACK_TEXT: u8 = 0;
+pub(crate) const UNPACK_NUMBERS: u8 = 1;
+
+pub(crate) const STREAM_PLAIN: u8 = 0;
+pub(crate) const STREAM_ZSTD: u8 = 1;
+/// Streams shorter than this are not worth a compressor's header.
+const STREAM_BYTES_MIN: usize = 48;
+/// Numbers as keys must save this share against shared beginnings, which the compressor makes smaller still.
+const NUMBERS_SHARE: (usize, usize) = (3, 4);
+
+/// One entry on its way into a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) row: RowId,
+    pub(crate) lsn: Lsn,
+    pub(crate) sign: Sign,
+    pub(crate) txn: TxnId,
+    pub(crate) unpack: &'a [u8],
+}
+
+/// Collects the entries of one block.
+pub(crate) struct BlockWriter {
+    /// Decoded bytes at which the block is full.
+    pub(crate) full_at: usize,
+    /// Distinct keys back to back, their ends, and the number of entries of each.
+    keys: Vec<u8>,
+    key_ends: Vec<usize>,
+    repeats: Vec<u64>,
+    rows: Vec<u64>,
+    lsns: Vec<u64>,
+    txns: Vec<u64>,
+    signs: Vec<u64>,
+    unpack: Vec<u8>,
+    unpack_lens: Vec<u64>,
+    decoded_bytes: usize,
+    packer: Packer,
+}
+
+/// The compressor, made at first use and kept from block to block.
+#[derive(Default)]
+struct Packer {
+    made: Option<(i32, Compressor<'static>)>,
+    packed: Vec<u8>,
+}
+
+impl Packer {
+    /// The bytes compressed; none if that fails, then they stay as they are.
+    fn pack(&mut self, bytes: &[u8], level: i32) -> Option<&[u8]> {
+        if self.made.as_ref().is_none_or(|(made_for, _)| *made_for != level) {
+            self.made = Some((level, Compressor::new(level).ok()?));
+        }
+        let (_, compressor) = self.made.as_mut()?;
+        self.packed.clear();
+        self.packed.reserve(zstd::zstd_safe::compress_bound(bytes.len()));
+        compressor.compress_to_buffer(bytes, &mut self.packed).ok()?;
+        Some(&self.packed)
+    }
+}
+
+impl Default for BlockWriter {
+    fn default() -> BlockWriter {
+        BlockWriter {
+            full_at: BLOCK_BYTES,
+            keys: Vec::new(),
+            key_ends: Vec::new(),
+            repeats: Vec::new(),
+            rows: Vec::new(),
+            lsns: Vec::new(),
+            txns: Vec::new(),
+            signs: Vec::new(),
+            unpack: Vec::new(),
+            unpack_lens: Vec::new(),
+            decoded_bytes: 0,
+            packer: Packer::default(),
+        }
+    }
+}
+
+impl BlockWriter {
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.decoded_bytes >= self.full_at
+    }
+
+    pub(crate) fn first_key(&self) -> &[u8] {
+        self.key(0)
+    }
+
+    pub(crate) fn last_key(&self) -> &[u8] {
+        self.key_ends
+            .len()
+            .checked_sub(1)
+            .map_or(&[], |last| self.key(last))
+    }
+
+    fn key(&self, index: usize) -> &[u8] {
+        let from = index.checked_sub(1).map_or(0, |before| self.key_ends[before]);
+        &self.keys[from..self.key_ends[index]]
+    }
+
+    /// Key, row id, LSN and sign of the last entry.
+    pub(crate) fn last(&self) -> (Vec<u8>, (RowId, Lsn, Sign)) {
+        let last = self.len() - 1;
+        let is_anti = self.signs[last] == Sign::Anti as u64;
+        let sign = if is_anti { Sign::Anti } else { Sign::Entry };
+        let event = (RowId::new(self.rows[last]), Lsn::new(self.lsns[last]), sign);
+        (self.last_key().to_vec(), event)
+    }
+
+    /// Order of the last entry against this one (X1).
+    pub(crate) fn last_against(&self, item: &Item<'_>) -> Order {
+        let Some(last) = self.len().checked_sub(1) else {
+            return Order::Less;
+        };
+        let event = (self.rows[last], self.lsns[last], self.signs[last]);
+        let new = (item.row.raw(), item.lsn.raw(), item.sign as u64);
+        self.last_key().cmp(item.key).then_with(|| event.cmp(&new))
+    }
+
+    pub(crate) fn push(&mut self, item: &Item<'_>) {
+        if self.len() > 0 && self.last_key() == item.key {
+            *self.repeats.last_mut().expect("X30: a key has an entry") += 1;
+        } else {
+            self.keys.extend_from_slice(item.key);
+            self.key_ends.push(self.keys.len());
+            self.repeats.push(0);
+        }
+        self.rows.push(item.row.raw());
+        self.lsns.push(item.lsn.raw());
+        self.txns.push(item.txn.raw());
+        self.signs.push(item.sign as u64);
+        self.unpack.extend_from_slice(item.unpack);
+        self.unpack_lens.push(item.unpack.len() as u64);
+        self.decoded_bytes += (KEY_AT + item.key.len() + item.unpack.len()).next_multiple_of(8);
+    }
+
+    /// Appends the block to `out` and begins the next one. `level` is that of zstd; none leaves text as it is.
+    pub(crate) fn encode(&mut self, level: Option<i32>, out: &mut Vec<u8>) {
+        invariant!(self.len() > 0, "X30: a run block has an entry");
+        let steps = self.number_steps();
+        let has = self.columns_needed(steps.is_some());
+        let firsts = self.first_rows();
+        let (form, first, others) = self.predict_rows(&firsts);
+        out.extend([has, form]);
+        put_varint(out, self.len() as u64);
+        if has & HAS_REPEATS != 0 {
+            put_varint(out, self.key_ends.len() as u64);
+            columns::put(out, &self.repeats);
+        }
+        match steps {
+            Some(steps) => {
+                put_varint(out, self.first_key().len() as u64);
+                out.extend_from_slice(self.first_key());
+                columns::put(out, &steps);
+            }
+            None => self.put_keys(level, out),
+        }
+        put_varint(out, first);
+        columns::put(out, &others);
+        if has & HAS_REPEATS != 0 {
+            columns::put(out, &self.next_rows());
+        }
+        self.put_stamps(has, out);
+        if has & HAS_UNPACK != 0 {
+            self.put_unpack(level, out);
+        }
+        self.clear();
+    }
+
+    /// Unpack information: lengths, then all bytes as text, or each entry's bytes as a number of few bits.
+    fn put_unpack(&mut self, level: Option<i32>, out: &mut Vec<u8>) {
+        columns::put(out, &self.unpack_lens);
+        let (part, whole) = NUMBERS_SHARE;
+        let numbers = self
+            .unpack_numbers()
+            .filter(|numbers| columns::size_of(numbers) * whole <= self.unpack.len() * part);
+        if let Some(numbers) = numbers {
+            out.push(UNPACK_NUMBERS);
+            columns::put(out, &numbers);
+        } else {
+            out.push(UNPACK_TEXT);
+            put_stream(out, &self.unpack, level, &mut self.packer);
+        }
+    }
+
+    fn unpack_numbers(&self) -> Option<Vec<u64>> {
+        let mut rest = self.unpack.as_slice();
+        let mut number = |&len: &u64| {
+            let (own, left) = rest.split_at(len as usize);
+            rest = left;
+            (own.len() <= 8).then(|| number_of(own))
+        };
+        self.unpack_lens.iter().map(&mut number).collect()
+    }
+
+    fn columns_needed(&self, keys_are_numbers: bool) -> u8 {
+        let mut has = 0;
+        let mut need = |bit: u8, needed: bool| has |= if needed { bit } else { 0 };
+        need(HAS_LSN, self.lsns.iter().any(|&lsn| lsn != 0));
+        need(HAS_TXN, self.txns.iter().any(|&txn| txn != 0));
+        need(
+            HAS_SIGN,
+            self.signs.iter().any(|&sign| sign != Sign::Entry as u64),
+        );
+        need(HAS_UNPACK, !self.unpack.is_empty());
+        need(HAS_REPEATS, self.key_ends.len() < self.len());
+        need(KEYS_ARE_NUMBERS, keys_are_numbers);
+        has
+    }
+
+    fn put_stamps(&self, has: u8, out: &mut Vec<u8>) {
+        let columns = [
+            (HAS_LSN, &self.lsns),
+            (HAS_TXN, &self.txns),
+            (HAS_SIGN, &self.signs),
+        ];
+        for (_, column) in columns.into_iter().filter(|(bit, _)| has & bit != 0) {
+            columns::put(out, column);
+        }
+    }
+
+    /// Steps between keys read as numbers, less one each: if all keys have one length and differ in the last eight bytes
+    /// only, and that is smaller than shared beginnings.
+    fn number_steps(&self) -> Option<Vec<u64>> {
+        let first = self.first_key();
+        let is_one_length = (0..self.key_ends.len()).all(|index| self.key(index).len() == first.len());
+        let head = first.len().saturating_sub(8);
+        if !is_one_length || first.is_empty() || first[..head] != self.last_key()[..head] {
+            return None;
+        }
+        let mut before = tail_number(first, 8);
+        let mut step = |index| {
+            let number = tail_number(self.key(index), 8);
+            let step = number - before - 1;
+            before = number;
+            step
+        };
+        let steps: Vec<u64> = (1..self.key_ends.len()).map(&mut step).collect();
+        let suffixes: usize = (1..self.key_ends.len())
+            .map(|index| first.len() - shared_bytes(self.key(index - 1), self.key(index)))
+            .sum();
+        let (part, whole) = NUMBERS_SHARE;
+        (columns::size_of(&steps) * whole <= (suffixes + 8) * part).then_some(steps)
+    }
+
+    /// Length of each key, bytes it shares with the one before, and the bytes that follow those.
+    fn put_keys(&mut self, level: Option<i32>, out: &mut Vec<u8>) {
+        let mut lens = Vec::with_capacity(self.key_ends.len());
+        let mut shared = Vec::with_capacity(self.key_ends.len());
+        let mut text = Vec::with_capacity(self.keys.len());
+        let mut before: &[u8] = &[];
+        for index in 0..self.key_ends.len() {
+            let key = self.key(index);
+            let same = shared_bytes(before, key);
+            lens.push(key.len() as u64);
+            shared.push(same as u64);
+            text.extend_from_slice(&key[same..]);
+            before = key;
+        }
+        columns::put(out, &lens);
+        columns::put(out, &shared[1..]);
+        put_stream(out, &text, level, &mut self.packer);
+    }
+
+    fn first_rows(&self) -> Vec<u64> {
+        let mut at = 0;
+        let mut first = |&repeats: &u64| {
+            let row = self.rows[at];
+            at += 1 + repeats as usize;
+            row
+        };
+        self.repeats.iter().map(&mut first).collect()
+    }
+
+    /// Row ids of all entries but the first of each key, as steps from the entry before.
+    fn next_rows(&self) -> Vec<u64> {
+        let mut steps = Vec::with_capacity(self.rows.len());
+        let mut at = 0;
+        for &repeats in &self.repeats {
+            let end = at + 1 + repeats as usize;
+            steps.extend(self.rows[at..end].windows(2).map(|pair| pair[1] - pair[0]));
+            at = end;
+        }
+        steps
+    }
+
+    /// The form of the first row ids that is smallest: its number, the first value and the others.
+    fn predict_rows(&self, firsts: &[u64]) -> (u8, u64, Vec<u64>) {
+        let plain = (ROWS_PLAIN, firsts[0], firsts[1..].to_vec());
+        let steps = firsts
+            .windows(2)
+            .map(|pair| zigzag(pair[1].wrapping_sub(pair[0])));
+        let steps = (ROWS_STEPS, firsts[0], steps.collect());
+        let off_key = |form, bytes| {
+            let off = |index: usize| firsts[index].wrapping_sub(tail_number(self.key(index), bytes));
+            let others = (1..firsts.len()).map(|index| zigzag(off(index).wrapping_sub(off(0))));
+            (form, off(0), others.collect())
+        };
+        let off_4 = off_key(ROWS_OFF_KEY_4, 4);
+        let off_8 = off_key(ROWS_OFF_KEY_8, 8);
+        [plain, steps, off_4, off_8]
+            .into_iter()
+            .min_by_key(|(_, _, others): &(u8, u64, Vec<u64>)| columns::size_of(others))
+            .expect("X30: there are four forms")
+    }
+
+    pub(crate) fn clear(&mut self) {
+        let BlockWriter {
+            keys,
+            key_ends,
+            repeats,
+            rows,
+            lsns,
+            txns,
+            signs,
+            unpack,
+            unpack_lens,
+            decoded_bytes,
+            packer: _,
+            full_at: _,
+        } = self;
+        keys.clear();
+        key_ends.clear();
+        unpack.clear();
+        for column in [repeats, rows, lsns, txns, signs, unpack_lens] {
+            column.clear();
+        }
+        *decoded_bytes = 0;
+    }
+}
+
+/// The last `bytes` bytes of a key (all, if it has fewer) as a number that orders as they do.
+pub(crate) fn tail_number(key: &[u8], bytes: usize) -> u64 {
+    key[key.len().saturating_sub(bytes)..]
+        .iter()
+        .fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+fn shared_bytes(left: &[u8], right: &[u8]) -> usize {
+    left.iter()
+        .zip(right)
+        .take_while(|(left, right)| left == right)
+        .count()
+}
+
+/// Up to eight bytes as a number, the first one lowest.
+fn number_of(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// Appends bytes: compressed, if that is asked for and pays.
+fn put_stream(out: &mut Vec<u8>, bytes: &[u8], level: Option<i32>, packer: &mut Packer) {
+    put_varint(out, bytes.len() as u64);
+    let packed = level
+        .filter(|_| bytes.len() >= STREAM_BYTES_MIN)
+        .and_then(|level| packer.pack(bytes, level))
+        .filter(|packed| packed.len() < bytes.len());
+    if let Some(packed) = packed {
+        out.push(STREAM_ZSTD);
+        push_bytes(out, packed);
+    } else {
+        out.push(STREAM_PLAIN);
+        out.extend_from_slice(bytes);
+    }
+}
