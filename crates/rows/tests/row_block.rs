@@ -238,3 +238,43 @@ fn block_of_nothing(schema: &Schema) -> Vec<u8> {
     RowBlockBuilder::new(schema).finish(&mut bytes);
     bytes
 }
+
+#[test]
+fn sizes_beyond_the_limits_are_refused_at_once() {
+    let kind = ColumnKind::Var;
+    let schema = Schema::new(
+        1,
+        vec![Column {
+            kind,
+            nullable: false,
+        }],
+    )
+    .expect("one column");
+    // Rows, first row id, payload bytes, tail; then flags of payloads as a constant, and a constant text of 70000 bytes.
+    let text = [&[0, 0xF0, 0xA2, 4][..], &vec![b'l'; 70_000]].concat();
+    let wide = [&[1, 0, 1, 0, 1, 5, 0xF5, 0xA2, 4, 0, 0, 1, 0][..], &text].concat();
+    let narrow = [&[1, 0, 1, 0, 1, 5, 0xF3, 0xA2, 4, 0, 0, 0, 0][..], &text].concat();
+    let block = RowBlock::decode(&schema, &wide).expect("a wide payload");
+    assert_eq!(block.payload(0).map(<[u8]>::len), Some(70_005));
+    let cases: [(&[u8], &str); 5] = [
+        (&narrow, "expected wide end offsets for long values, found 70000"),
+        (
+            &[1, 0, 1, 0, 0x81, 0x80, 4, 5],
+            "expected at most 65536 rows, found 65537",
+        ),
+        (
+            &[1, 0, 1, 0, 1, 5, 0x81, 0x80, 0x80, 8, 0],
+            "expected at most 16 MiB of payloads, found 16777217",
+        ),
+        (
+            &[1, 0, 1, 0, 1, 5, 9, 99],
+            "expected a packed tail inside the block, found 99",
+        ),
+        (&[1, 8, 1, 0, 1, 5, 9, 0], "expected known flags, found 8"),
+    ];
+    for (bytes, expected) in cases {
+        let decoded = RowBlock::decode(&schema, bytes).map(|block| block.len());
+        let error = decoded.expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
