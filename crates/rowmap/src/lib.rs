@@ -8,12 +8,16 @@
 //!                   because checkpoint deltas will carry them (`docs/format.md`, row map word).
 //! Rules:            M1  a row id is handed out once and never again.
 //!                   M2  a word changes by compare-and-swap only, except in recovery before anyone else looks.
-//!                   M3  a leaf, once there, stays until the whole map is dropped; so a reference to it needs no pin.
-//! Latches and I/O:  none. The first touch of 4096 rows allocates their leaf; only those who need that very leaf wait.
+//!                   M3  a leaf goes only when all its words are 0 and sealed; its memory only after every guard that
+//!                       may see it. A reader takes a sealed word for 0, a writer that meets one tries again.
+//! Latches and I/O:  one latch per map, held while a leaf is sealed; only writers that meet a sealed word wait for it.
+//!                   The first touch of 4096 rows allocates their leaf, without a latch.
 //! After a crash:    nothing survives; recovery stores the words again and raises the mark with `bump_to`.
 
 mod radix;
 mod row_map;
+mod slot;
+mod sync;
 mod word;
 
 pub use radix::{LEAF_WORDS, LEAF_WORDS_LOG2};

@@ -3,20 +3,32 @@
 //! Why it exists:    a flat array would need its full length up front, a hash table would scatter neighbours. Row ids
 //!                   are dense, so a tree of arrays costs one or two loads per look-up and keeps scans sequential.
 //! Format / state:   a node's kind is its type (`Inner<Inner<Leaf>>` is two levels), so a look-up compiles to shifts
-//!                   and loads. A child is empty or set once (`OnceLock`); that is the whole protocol, and it holds
-//!                   rule M3 without any unsafe pointer.
-//! Latches and I/O:  `OnceLock` makes two threads that create the same child agree on one; nobody else waits.
+//!                   and loads. Inner nodes stay; a leaf whose words are all 0 can be sealed and taken out (M3):
+//!                   every word goes 0 -> SEALED by compare-and-swap, then the slot is emptied. A word that is not 0
+//!                   undoes it. A sealed word never changes but back to 0, so no swap is lost.
+//! Latches and I/O:  none here; `RowMap` holds its release latch around `release`.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::slot::Slot;
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crossbeam_epoch::Guard;
 
 /// Binary logarithm of [`LEAF_WORDS`].
+#[cfg(not(loom))]
 pub const LEAF_WORDS_LOG2: u32 = 12;
+/// Binary logarithm of [`LEAF_WORDS`], small enough to try every interleaving.
+#[cfg(loom)]
+pub const LEAF_WORDS_LOG2: u32 = 1;
 /// Words per leaf, and so rows per leaf number.
 pub const LEAF_WORDS: usize = 1 << LEAF_WORDS_LOG2;
 /// Binary logarithm of the children of an inner node.
 pub(crate) const FANOUT_LOG2: u32 = 9;
 const FANOUT: usize = 1 << FANOUT_LOG2;
+
+/// The word of a leaf that is about to be taken out. Readers take it for 0; a swap never expects it.
+pub(crate) const SEALED: u64 = 1 << 63;
+
+/// The words of a leaf.
+pub(crate) type Words = [AtomicU64; LEAF_WORDS];
 
 /// Part of the tree below (and with) one node. Leaf numbers given to it are relative to its first leaf.
 pub(crate) trait Subtree: Sized {
@@ -30,46 +42,84 @@ pub(crate) trait Subtree: Sized {
     )]
     fn empty() -> Box<Self>;
 
-    /// The words of a leaf, if it was ever touched.
-    fn find(&self, leaf_no: u64) -> Option<&[AtomicU64; LEAF_WORDS]>;
+    /// The words of a leaf, if it is there.
+    fn find<'g>(&'g self, leaf_no: u64, guard: &'g Guard) -> Option<&'g Words>;
 
     /// The words of a leaf; makes it and what lies above it. Adds what that costs to `memory`, in bytes.
-    fn find_or_create(&self, leaf_no: u64, memory: &AtomicUsize) -> &[AtomicU64; LEAF_WORDS];
+    fn find_or_create<'g>(&'g self, leaf_no: u64, memory: &AtomicUsize, guard: &'g Guard) -> &'g Words;
 
     /// Smallest number of an existing leaf at or after `from`.
-    fn next_leaf(&self, from: u64) -> Option<u64>;
+    fn next_leaf(&self, from: u64, guard: &Guard) -> Option<u64>;
+
+    /// Takes leaf `leaf_no` out of the subtree in `slot` if all its words are 0. One thread at a time.
+    fn release(slot: &Slot<Self>, leaf_no: u64, memory: &AtomicUsize, guard: &Guard) -> bool;
 }
 
 /// 4096 row map words.
-pub(crate) struct Leaf([AtomicU64; LEAF_WORDS]);
+pub(crate) struct Leaf(Words);
+
+impl Leaf {
+    /// Seals all words, or none if one of them is not 0.
+    fn seal(&self) -> bool {
+        if self.0.iter().any(|word| word.load(Ordering::Relaxed) != 0) {
+            return false;
+        }
+        for (number, word) in self.0.iter().enumerate() {
+            // AcqRel: who finds the word sealed has seen what made it 0.
+            let sealed = word.compare_exchange(0, SEALED, Ordering::AcqRel, Ordering::Relaxed);
+            if sealed.is_err() {
+                for word in &self.0[..number] {
+                    word.store(0, Ordering::Release);
+                }
+                return false;
+            }
+        }
+        true
+    }
+}
 
 impl Subtree for Leaf {
     const LEAF_BITS: u32 = 0;
 
+    #[cfg(not(loom))]
     fn empty() -> Box<Leaf> {
         // Zeroed memory from the allocator, not an array written word by word: a table of three rows then costs the
         // pages it touches and not 32 KiB.
-        // SAFETY: a Leaf is an array of AtomicU64, for which all-zero bytes are a valid value (0, the absent word).
+        // SAFETY: a Leaf is an array of AtomicU64, for which all-zero bytes are a valid value (0, the base word).
         unsafe { Box::new_zeroed().assume_init() }
     }
 
+    #[cfg(loom)]
+    fn empty() -> Box<Leaf> {
+        Box::new(Leaf(std::array::from_fn(|_| AtomicU64::new(0))))
+    }
+
     #[inline]
-    fn find(&self, _leaf_no: u64) -> Option<&[AtomicU64; LEAF_WORDS]> {
+    fn find<'g>(&'g self, _leaf_no: u64, _guard: &'g Guard) -> Option<&'g Words> {
         Some(&self.0)
     }
 
     #[inline]
-    fn find_or_create(&self, _leaf_no: u64, _memory: &AtomicUsize) -> &[AtomicU64; LEAF_WORDS] {
+    fn find_or_create<'g>(&'g self, _leaf_no: u64, _memory: &AtomicUsize, _guard: &'g Guard) -> &'g Words {
         &self.0
     }
 
-    fn next_leaf(&self, from: u64) -> Option<u64> {
+    fn next_leaf(&self, from: u64, _guard: &Guard) -> Option<u64> {
         (from == 0).then_some(0)
+    }
+
+    fn release(slot: &Slot<Leaf>, _leaf_no: u64, memory: &AtomicUsize, guard: &Guard) -> bool {
+        let is_sealed = slot.get(guard).is_some_and(Leaf::seal);
+        if is_sealed {
+            slot.take_out(guard);
+            memory.fetch_sub(size_of::<Leaf>(), Ordering::Relaxed);
+        }
+        is_sealed
     }
 }
 
-/// 512 children, each empty or set for good.
-pub(crate) struct Inner<C>([OnceLock<Box<C>>; FANOUT]);
+/// 512 children, each empty or set.
+pub(crate) struct Inner<C>([Slot<C>; FANOUT]);
 
 impl<C: Subtree> Inner<C> {
     /// Child number and the leaf number inside that child.
@@ -84,36 +134,58 @@ impl<C: Subtree> Subtree for Inner<C> {
     const LEAF_BITS: u32 = C::LEAF_BITS + FANOUT_LOG2;
 
     fn empty() -> Box<Inner<C>> {
-        Box::new(Inner([const { OnceLock::new() }; FANOUT]))
+        Box::new(Inner(std::array::from_fn(|_| Slot::default())))
     }
 
     #[inline]
-    fn find(&self, leaf_no: u64) -> Option<&[AtomicU64; LEAF_WORDS]> {
+    fn find<'g>(&'g self, leaf_no: u64, guard: &'g Guard) -> Option<&'g Words> {
         let (child, rest) = Self::place(leaf_no);
-        self.0[child].get()?.find(rest)
+        self.0[child].get(guard)?.find(rest, guard)
     }
 
     #[inline]
-    fn find_or_create(&self, leaf_no: u64, memory: &AtomicUsize) -> &[AtomicU64; LEAF_WORDS] {
+    fn find_or_create<'g>(&'g self, leaf_no: u64, memory: &AtomicUsize, guard: &'g Guard) -> &'g Words {
         let (child, rest) = Self::place(leaf_no);
-        get_or_create(&self.0[child], memory).find_or_create(rest, memory)
+        get_or_create(&self.0[child], memory, guard).find_or_create(rest, memory, guard)
     }
 
-    fn next_leaf(&self, from: u64) -> Option<u64> {
+    fn next_leaf(&self, from: u64, guard: &Guard) -> Option<u64> {
         let (first, rest) = Self::place(from);
         self.0.iter().enumerate().skip(first).find_map(|(number, child)| {
             let from = if number == first { rest } else { 0 };
-            let found = child.get()?.next_leaf(from)?;
+            let found = child.get(guard)?.next_leaf(from, guard)?;
             Some(((number as u64) << C::LEAF_BITS) | found)
         })
     }
+
+    fn release(slot: &Slot<Inner<C>>, leaf_no: u64, memory: &AtomicUsize, guard: &Guard) -> bool {
+        let (child, rest) = Self::place(leaf_no);
+        slot.get(guard)
+            .is_some_and(|node| C::release(&node.0[child], rest, memory, guard))
+    }
 }
 
-/// The node in `slot`; makes it if this is the first touch and counts its bytes once.
+/// The node in `slot`; makes it if there is none and counts its bytes once.
 #[inline]
-pub(crate) fn get_or_create<'a, C: Subtree>(slot: &'a OnceLock<Box<C>>, memory: &AtomicUsize) -> &'a C {
-    slot.get_or_init(|| {
-        memory.fetch_add(size_of::<C>(), Ordering::Relaxed);
-        C::empty()
-    })
+pub(crate) fn get_or_create<'g, C: Subtree>(
+    slot: &'g Slot<C>,
+    memory: &AtomicUsize,
+    guard: &'g Guard,
+) -> &'g C {
+    loop {
+        // A leaf may be taken out as soon as it was put in; then it is put in again.
+        if let Some(node) = slot.get(guard) {
+            return node;
+        }
+        create(slot, memory);
+    }
+}
+
+#[cold]
+fn create<C: Subtree>(slot: &Slot<C>, memory: &AtomicUsize) {
+    // Counted before it can be taken out and counted back.
+    memory.fetch_add(size_of::<C>(), Ordering::Relaxed);
+    if slot.is_some() || !slot.put(C::empty()) {
+        memory.fetch_sub(size_of::<C>(), Ordering::Relaxed);
+    }
 }

@@ -4,17 +4,22 @@
 //! Format / state:   one radix tree per height. A row id belongs to the lowest tree whose reach covers it, so the map
 //!                   grows in height by touching the next tree, and no root is ever replaced.
 //! Rules:            M1 to M3 of the crate.
-//! Latches and I/O:  none.
+//! Latches and I/O:  the release latch, held while one leaf is sealed and taken out, some microseconds; only writers that
+//!                   meet a sealed word wait for it. No I/O.
 //! After a crash:    gone; `store_recovered` and `bump_to` build it anew.
 
 use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::ops::Range;
 
+use crossbeam_epoch::Guard;
 use pbxt_base::{RowId, invariant};
 
 use crate::MapWord;
-use crate::radix::{FANOUT_LOG2, Inner, LEAF_WORDS, LEAF_WORDS_LOG2, Leaf, Subtree, get_or_create};
+use crate::radix::{
+    FANOUT_LOG2, Inner, LEAF_WORDS, LEAF_WORDS_LOG2, Leaf, SEALED, Subtree, Words, get_or_create,
+};
+use crate::slot::Slot;
+use crate::sync::{AtomicU64, AtomicUsize, Latch, Ordering};
 
 type Height1 = Inner<Leaf>;
 type Height2 = Inner<Height1>;
@@ -26,18 +31,21 @@ const ROW_MAX: u64 = (1 << 48) - 1;
 
 /// Row id -> newest version, for one generation of a table. All methods may be called from any thread.
 ///
-/// An untouched map holds no heap memory.
+/// An untouched map holds no heap memory. The plain methods pin the epoch themselves; those that take a guard save that
+/// for callers that have one.
 #[derive(Default)]
 pub struct RowMap {
     /// Greatest row id handed out; 0 if none.
     high_mark: AtomicU64,
     /// Heap bytes of all nodes.
     memory: AtomicUsize,
-    height0: OnceLock<Box<Leaf>>,
-    height1: OnceLock<Box<Height1>>,
-    height2: OnceLock<Box<Height2>>,
-    height3: OnceLock<Box<Height3>>,
-    height4: OnceLock<Box<Height4>>,
+    height0: Slot<Leaf>,
+    height1: Slot<Height1>,
+    height2: Slot<Height2>,
+    height3: Slot<Height3>,
+    height4: Slot<Height4>,
+    /// Held while a leaf is sealed and taken out.
+    releasing: Latch,
 }
 
 impl RowMap {
@@ -75,10 +83,16 @@ impl RowMap {
         self.high_mark.load(Ordering::Acquire)
     }
 
-    /// The row's word now; absent if the row id was never linked.
+    /// The row's word now; `ABSENT` if no version in the log is linked.
     #[inline]
     pub fn load(&self, row: RowId) -> MapWord {
-        self.find(leaf_no(row)).map_or(MapWord::ABSENT, |words| {
+        self.load_in(row, &crossbeam_epoch::pin())
+    }
+
+    /// `load` for a caller that is pinned already.
+    #[inline]
+    pub fn load_in(&self, row: RowId, guard: &Guard) -> MapWord {
+        self.find(leaf_no(row), guard).map_or(MapWord::ABSENT, |words| {
             MapWord::from_raw(words[offset(row)].load(Ordering::Acquire))
         })
     }
@@ -89,41 +103,115 @@ impl RowMap {
     /// The word that stands there instead, if it is not `old`.
     #[inline]
     pub fn compare_exchange(&self, row: RowId, old: MapWord, new: MapWord) -> Result<(), MapWord> {
-        // Release: whoever loads the word may read the version behind it. Acquire: and so may we, if we lose.
-        self.word(row)
-            .compare_exchange(old.raw(), new.raw(), Ordering::AcqRel, Ordering::Acquire)
-            .map(|_| ())
-            .map_err(MapWord::from_raw)
+        self.compare_exchange_in(row, old, new, &crossbeam_epoch::pin())
     }
 
-    /// Sets a word as recovery found it and keeps its row id from being handed out again.
+    /// `compare_exchange` for a caller that is pinned already.
+    ///
+    /// # Errors
+    /// As `compare_exchange`.
+    #[inline]
+    pub fn compare_exchange_in(
+        &self,
+        row: RowId,
+        old: MapWord,
+        new: MapWord,
+        guard: &Guard,
+    ) -> Result<(), MapWord> {
+        loop {
+            // Release: whoever loads the word may read the version behind it. Acquire: and so may we, if we lose.
+            let swapped = self.word(row, guard).compare_exchange(
+                old.raw(),
+                new.raw(),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            match swapped {
+                Ok(_) => return Ok(()),
+                Err(SEALED) => self.await_release(),
+                Err(found) => return Err(MapWord::from_raw(found)),
+            }
+        }
+    }
+
+    /// Waits until the leaf in which a sealed word was met is taken out, or its words are 0 again.
+    #[cold]
+    fn await_release(&self) {
+        self.releasing.hold(|| ());
+    }
+
+    /// Sets a word as recovery found it and keeps its row id from being handed out again. Not while leaves are released.
     pub fn store_recovered(&self, row: RowId, word: MapWord) {
-        self.word(row).store(word.raw(), Ordering::Release);
+        let guard = crossbeam_epoch::pin();
+        self.word(row, &guard).store(word.raw(), Ordering::Release);
         self.bump_to(row);
     }
 
-    /// Words of leaf `leaf_no`, that is of the rows `leaf_no * 4096 ..`, up to the high mark; none if no row of the
-    /// leaf was ever linked. Load a word with `Acquire` and wrap it with [`MapWord::from_raw`].
-    pub fn leaf(&self, leaf_no: u64) -> Option<&[AtomicU64]> {
+    /// Copies the words of leaf `leaf_no`, that is of the rows `leaf_no * 4096 ..`, up to the high mark, into `out`; wrap
+    /// them with [`MapWord::from_raw`]. False, and `out` is empty, if the leaf is not there: all its words are 0.
+    pub fn words(&self, leaf_no: u64, out: &mut Vec<u64>) -> bool {
+        out.clear();
+        let guard = crossbeam_epoch::pin();
+        let Some(words) = self.find(leaf_no, &guard) else {
+            return false;
+        };
         let used = (self.high_mark() + 1)
             .saturating_sub(leaf_no << LEAF_WORDS_LOG2)
             .min(LEAF_WORDS as u64);
-        self.find(leaf_no)?.get(..used as usize)
+        // Acquire: whoever finds a version's address in the copy may read it.
+        let copied = words.iter().take(used as usize);
+        out.extend(copied.map(|word| word.load(Ordering::Acquire) & !SEALED));
+        true
     }
 
     /// Number of the first existing leaf at or after `from`; skips absent subtrees without walking their leaves.
     pub fn next_leaf(&self, from: u64) -> Option<u64> {
-        let first = height_of(from);
-        (first..=4).find_map(|height| self.next_leaf_of(height, if height == first { from } else { 0 }))
+        self.next_leaf_in(from, &crossbeam_epoch::pin())
     }
 
-    /// All linked rows with ids at or above `from`, in id order, as the words are when the walk gets there.
+    fn next_leaf_in(&self, from: u64, guard: &Guard) -> Option<u64> {
+        let first = height_of(from);
+        (first..=4)
+            .find_map(|height| self.next_leaf_of(height, if height == first { from } else { 0 }, guard))
+    }
+
+    /// All linked rows with ids at or above `from`, in id order, as the words are when the walk comes to their leaf.
     pub fn rows_from(&self, from: RowId) -> Rows<'_> {
         Rows {
             map: self,
             next: from.raw(),
-            words: &[],
+            words: Vec::new(),
             words_first: 0,
+        }
+    }
+
+    /// Gives back the leaves with numbers in `leaves` whose words are all 0 (rule M3); `0..u64::MAX` means all. Leave out
+    /// the leaves in which row ids are being handed out, or they are made again at once. Returns how many went.
+    pub fn release_empty_leaves(&self, leaves: Range<u64>) -> usize {
+        // Pinned before the latch is taken: pinning may free memory.
+        let mut guard = crossbeam_epoch::pin();
+        let (mut from, mut count) = (leaves.start, 0);
+        while let Some(leaf_no) = self
+            .next_leaf_in(from, &guard)
+            .filter(|found| *found < leaves.end)
+        {
+            let released = self.releasing.hold(|| self.release(leaf_no, &guard));
+            count += usize::from(released);
+            from = leaf_no + 1;
+            guard.repin();
+        }
+        guard.flush();
+        count
+    }
+
+    fn release(&self, leaf_no: u64, guard: &Guard) -> bool {
+        let memory = &self.memory;
+        match height_of(leaf_no) {
+            0 => Subtree::release(&self.height0, leaf_no, memory, guard),
+            1 => Subtree::release(&self.height1, leaf_no, memory, guard),
+            2 => Subtree::release(&self.height2, leaf_no, memory, guard),
+            3 => Subtree::release(&self.height3, leaf_no, memory, guard),
+            _ => Subtree::release(&self.height4, leaf_no, memory, guard),
         }
     }
 
@@ -132,30 +220,30 @@ impl RowMap {
         self.memory.load(Ordering::Relaxed)
     }
 
-    fn next_leaf_of(&self, height: u32, from: u64) -> Option<u64> {
+    fn next_leaf_of(&self, height: u32, from: u64, guard: &Guard) -> Option<u64> {
         match height {
-            0 => self.height0.get()?.next_leaf(from),
-            1 => self.height1.get()?.next_leaf(from),
-            2 => self.height2.get()?.next_leaf(from),
-            3 => self.height3.get()?.next_leaf(from),
-            _ => self.height4.get()?.next_leaf(from),
+            0 => self.height0.get(guard)?.next_leaf(from, guard),
+            1 => self.height1.get(guard)?.next_leaf(from, guard),
+            2 => self.height2.get(guard)?.next_leaf(from, guard),
+            3 => self.height3.get(guard)?.next_leaf(from, guard),
+            _ => self.height4.get(guard)?.next_leaf(from, guard),
         }
     }
 
     #[inline]
-    fn find(&self, leaf_no: u64) -> Option<&[AtomicU64; LEAF_WORDS]> {
+    fn find<'g>(&'g self, leaf_no: u64, guard: &'g Guard) -> Option<&'g Words> {
         match height_of(leaf_no) {
-            0 => self.height0.get()?.find(leaf_no),
-            1 => self.height1.get()?.find(leaf_no),
-            2 => self.height2.get()?.find(leaf_no),
-            3 => self.height3.get()?.find(leaf_no),
-            4 => self.height4.get()?.find(leaf_no),
+            0 => self.height0.get(guard)?.find(leaf_no, guard),
+            1 => self.height1.get(guard)?.find(leaf_no, guard),
+            2 => self.height2.get(guard)?.find(leaf_no, guard),
+            3 => self.height3.get(guard)?.find(leaf_no, guard),
+            4 => self.height4.get(guard)?.find(leaf_no, guard),
             _ => None,
         }
     }
 
     #[inline]
-    fn word(&self, row: RowId) -> &AtomicU64 {
+    fn word<'g>(&'g self, row: RowId, guard: &'g Guard) -> &'g AtomicU64 {
         invariant!(
             row.raw() != 0 && row.raw() <= ROW_MAX,
             "M1: row ids are 48 bits and start at 1"
@@ -163,11 +251,11 @@ impl RowMap {
         let leaf_no = leaf_no(row);
         let memory = &self.memory;
         let words = match height_of(leaf_no) {
-            0 => get_or_create(&self.height0, memory).find_or_create(leaf_no, memory),
-            1 => get_or_create(&self.height1, memory).find_or_create(leaf_no, memory),
-            2 => get_or_create(&self.height2, memory).find_or_create(leaf_no, memory),
-            3 => get_or_create(&self.height3, memory).find_or_create(leaf_no, memory),
-            _ => get_or_create(&self.height4, memory).find_or_create(leaf_no, memory),
+            0 => get_or_create(&self.height0, memory, guard).find_or_create(leaf_no, memory, guard),
+            1 => get_or_create(&self.height1, memory, guard).find_or_create(leaf_no, memory, guard),
+            2 => get_or_create(&self.height2, memory, guard).find_or_create(leaf_no, memory, guard),
+            3 => get_or_create(&self.height3, memory, guard).find_or_create(leaf_no, memory, guard),
+            _ => get_or_create(&self.height4, memory, guard).find_or_create(leaf_no, memory, guard),
         };
         &words[offset(row)]
     }
@@ -189,7 +277,7 @@ pub struct Rows<'a> {
     /// Row id to look at next.
     next: u64,
     /// Words of the leaf at hand; row `words_first + i` is `words[i]`.
-    words: &'a [AtomicU64],
+    words: Vec<u64>,
     words_first: u64,
 }
 
@@ -200,8 +288,12 @@ impl Rows<'_> {
             return false;
         };
         self.words_first = leaf_no << LEAF_WORDS_LOG2;
-        self.words = self.map.leaf(leaf_no).unwrap_or(&[]);
         self.next = self.next.max(self.words_first);
+        if !self.map.words(leaf_no, &mut self.words) {
+            // It was given back in between: all its words are 0.
+            self.next = self.words_first + LEAF_WORDS as u64;
+            return true;
+        }
         self.next < self.words_first + self.words.len() as u64
     }
 }
@@ -223,7 +315,7 @@ impl Iterator for Rows<'_> {
             };
             let row = self.next;
             self.next += 1;
-            let word = MapWord::from_raw(word.load(Ordering::Acquire));
+            let word = MapWord::from_raw(*word);
             if word != MapWord::ABSENT {
                 return Some((RowId::new(row), word));
             }

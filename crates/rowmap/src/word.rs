@@ -1,7 +1,9 @@
 //! One word of the row map: the address of a row's newest version and two tag bits.
 //!
-//! Format / state:   bits 0..58 address (`pbxt_base::Addr`), bit 58 LOCKED, bit 59 TOMBSTONE, bits 60..64 reserved
-//!                   and zero. The word 0 means "absent": the row id was handed out, but no version is linked.
+//! Format / state:   bits 0..58 address (`pbxt_base::Addr`), bit 58 LOCKED, bit 59 TOMBSTONE, bits 60..63 reserved
+//!                   and zero. The address 0 means BASE: no version in the log is linked, ask the row shape of the table
+//!                   (which may not know the row either). Bit 63 stands alone in the words of a leaf that is being given
+//!                   back (rule M3) and is 0 for every reader.
 //! Rules:            TOMBSTONE repeats what the newest version's log record says, so that a scan needs no read to
 //!                   pass over a deleted row; it never stands without an address. LOCKED says "ask the table of
 //!                   explicit row locks before you swap this word"; it may stand on any word.
@@ -9,6 +11,8 @@
 use std::fmt;
 
 use pbxt_base::Addr;
+
+use crate::radix::SEALED;
 
 const ADDR_BITS: u32 = 58;
 const ADDR_MASK: u64 = (1 << ADDR_BITS) - 1;
@@ -21,7 +25,7 @@ const TOMBSTONE: u64 = 1 << 59;
 pub struct MapWord(u64);
 
 impl MapWord {
-    /// No version is linked under this row id.
+    /// No version in the log is linked under this row id: ask the row shape.
     pub const ABSENT: MapWord = MapWord(0);
 
     /// Word that names a live version, without tags.
@@ -36,10 +40,10 @@ impl MapWord {
         MapWord(addr.raw() & ADDR_MASK | TOMBSTONE)
     }
 
-    /// A word as loaded from a leaf.
+    /// A word as loaded from a leaf; a sealed one reads as 0.
     #[inline]
     pub const fn from_raw(raw: u64) -> MapWord {
-        MapWord(raw)
+        MapWord(raw & !SEALED)
     }
 
     /// All 64 bits.
@@ -48,13 +52,14 @@ impl MapWord {
         self.0
     }
 
-    /// Address of the newest version; `Addr::NONE` if the row is absent.
+    /// Address of the newest version; `Addr::NONE` if none is linked.
     #[inline]
     pub fn addr(self) -> Addr {
         Addr::new(self.0 & ADDR_MASK)
     }
 
-    /// True if no version is linked. An absent row may be LOCKED all the same.
+    /// True if no version in the log is linked: the row is as the table's row shape says, or absent if that does not know
+    /// it. Such a row may be LOCKED all the same.
     #[inline]
     pub const fn is_absent(self) -> bool {
         self.0 & ADDR_MASK == 0

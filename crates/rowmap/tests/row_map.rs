@@ -27,7 +27,7 @@ fn empty_map_costs_no_heap_and_knows_no_row() {
     assert!(size_of::<RowMap>() <= 128);
     assert_eq!(map.high_mark(), 0);
     assert_eq!(map.load(RowId::new(1)), MapWord::ABSENT);
-    assert!(map.leaf(0).is_none());
+    assert!(!map.words(0, &mut vec![7]));
     assert_eq!(map.next_leaf(0), None);
     assert_eq!(map.rows_from(RowId::new(1)).count(), 0);
     assert_eq!(map.memory_bytes(), 0, "looking must not allocate");
@@ -97,9 +97,12 @@ fn leaf_ends_at_the_high_mark_and_absent_leaves_are_skipped() {
     assert_eq!(map.next_leaf(0), Some(0));
     assert_eq!(map.next_leaf(1), Some(1000));
     assert_eq!(map.next_leaf(1001), None);
-    assert_eq!(map.leaf(0).map(<[_]>::len), Some(LEAF_WORDS));
-    assert_eq!(map.leaf(1000).map(<[_]>::len), Some(3));
-    assert!(map.leaf(500).is_none());
+    let mut words = Vec::new();
+    assert!(map.words(0, &mut words));
+    assert_eq!((words.len(), words[3]), (LEAF_WORDS, 30));
+    assert!(map.words(1000, &mut words));
+    assert_eq!(words, [0, 40, 0]);
+    assert!(!map.words(500, &mut words) && words.is_empty());
 }
 
 #[test]
