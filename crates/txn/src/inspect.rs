@@ -2,24 +2,41 @@
 //!
 //! Why it exists: everything else asks about one transaction at a time.
 //! State: none of its own.
-//! Rules: T2, T12.
-//! Latches and I/O: `image` reads under the core latch, so an image never holds a timestamp whose END is not
+//! Rules: T2, T12, T25.
+//! Latches and I/O: images are read under the core latch, so an image never holds a timestamp whose END is not
 //! reserved, nor misses one that is.
 
-use pbxt_base::ids::TxnId;
+use crossbeam_epoch::Guard;
+use pbxt_base::ids::{CommitTs, TxnId};
 
 use crate::directory::PAGE_SLOTS;
 use crate::image::{EndedAs, RestoredTxn, TxnTableImage};
 use crate::status::{TxnStatus, Word};
-use crate::txn_table::TxnTable;
+use crate::txn_table::{Core, TxnTable};
 
 impl TxnTable {
-    /// The image of this moment. Active transactions are listed as aborted, which they are unless the log
-    /// beyond this moment says otherwise.
+    /// The image of this moment (T25).
     pub fn image(&self) -> TxnTableImage {
+        self.image_with(|_| ()).0
+    }
+
+    /// The image of this moment, and what `work` says at the same moment: it runs as by `in_commit_section`.
+    pub fn image_with<R>(&self, work: impl FnOnce(CommitTs) -> R) -> (TxnTableImage, R) {
         let guard = crossbeam_epoch::pin();
         let core = self.core.lock();
-        let directory = self.directory.load(&guard);
+        let result = work(core.last_ts);
+        (self.image_under(&core, &guard), result)
+    }
+
+    /// Runs `work` between two commits: it gets the timestamp of the last one, whose END's log space is reserved and
+    /// whose state is published; the next one has not begun to reserve. The same holds for PREPARE records reserved by
+    /// `prepare_critical`. `work` must not block, wait, or call this table.
+    pub fn in_commit_section<R>(&self, work: impl FnOnce(CommitTs) -> R) -> R {
+        work(self.core.lock().last_ts)
+    }
+
+    fn image_under(&self, core: &Core, guard: &Guard) -> TxnTableImage {
+        let directory = self.directory.load(guard);
         let next = self.next_id();
         let slots = (directory.first_page..)
             .zip(&directory.pages)

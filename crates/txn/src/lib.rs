@@ -9,7 +9,7 @@
 //!
 //! | module | answers |
 //! |---|---|
-//! | `txn_table`, `low_water`, `image` | what became of transaction n? |
+//! | `txn_table`, `low_water`, `settled`, `image` | what became of transaction n? |
 //! | `snapshots` | who reads as of when, and what may be forgotten? |
 //! | `visibility` | does this viewer see this version? |
 //! | `row_locks`, `table_locks`, `lock_mode` | who holds what? |
@@ -113,12 +113,14 @@ mod directory;
 mod epoch_cell;
 mod exceptions;
 mod image;
+mod image_codec;
 mod inspect;
 mod lock_mode;
 mod low_water;
 mod resource;
 mod row_locks;
 mod row_set;
+mod settled;
 mod snapshots;
 mod status;
 mod sync;
@@ -137,6 +139,7 @@ pub use lock_mode::{LockMode, ModeSet};
 pub use low_water::LowWaterStep;
 pub use resource::Resource;
 pub use row_locks::{RowAccess, RowLockList, RowLockUsage, RowLocks, StillLocked};
+pub use settled::SettledAs;
 pub use snapshots::{LiveSnapshots, Snapshot};
 pub use status::{Standing, TxnStatus};
 pub use table_locks::{TableAccess, TableLocks};

@@ -189,14 +189,34 @@ impl TxnTable {
 
     /// Marks the transaction prepared: it can still commit or abort, in this life or after a crash.
     pub fn prepare(&self, id: TxnId) {
+        let result = self.prepare_critical(id, || Ok::<(), std::convert::Infallible>(()));
+        match result {
+            Ok(()) => {}
+            Err(never) => match never {},
+        }
+    }
+
+    /// `prepare` in one step with `reserve_prepare`, which reserves the log space of PREPARE: an image never lists as
+    /// active a transaction whose PREPARE lies before it (T25). When the closure returns `Err`, nothing has happened.
+    ///
+    /// # Errors
+    /// The error of the closure, which must not block, wait or take a latch ranked above the core latch.
+    pub fn prepare_critical<R, E>(
+        &self,
+        id: TxnId,
+        reserve_prepare: impl FnOnce() -> Result<R, E>,
+    ) -> Result<R, E> {
         let guard = crossbeam_epoch::pin();
-        self.change(id, &mut self.core.lock(), &guard, |word| {
+        let mut core = self.core.lock();
+        let reserved = reserve_prepare()?;
+        self.change(id, &mut core, &guard, |word| {
             invariant!(
                 word.status() == TxnStatus::Active,
                 "T1: only an active transaction is prepared"
             );
             word.prepared()
         });
+        Ok(reserved)
     }
 
     /// Rolls the transaction back: from now on nothing it wrote exists. Takes no commit timestamp.

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use crossbeam_epoch::pin;
 use pbxt_base::ids::{CommitTs, Lsn, TxnId};
-use pbxt_txn::{EndedAs, RestoredTxn, TxnStatus, TxnTable, TxnTableImage};
+use pbxt_txn::{EndedAs, RestoredTxn, SettledAs, TxnStatus, TxnTable, TxnTableImage};
 
 fn commit(table: &TxnTable, id: TxnId) -> CommitTs {
     table
@@ -123,4 +123,204 @@ fn a_transaction_beyond_the_next_id_is_refused() {
         last_ts: CommitTs::new(0),
         exceptions,
     }));
+}
+
+#[test]
+fn golden_transaction_table_image() {
+    let image = TxnTableImage {
+        next: TxnId::new(0x0102_0304),
+        last_ts: CommitTs::new(0x1112),
+        exceptions: vec![
+            restored(
+                0x21,
+                EndedAs::Committed(CommitTs::new(0x22)),
+                vec![lsn(0x40)..lsn(0x50)],
+            ),
+            restored(0x11, EndedAs::Prepared, vec![]),
+            restored(0x31, EndedAs::Aborted, vec![]),
+            restored(0x41, EndedAs::Aborted, vec![]),
+        ],
+    };
+    #[rustfmt::skip]
+    let golden = [
+        1, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0,
+        0x12, 0x11, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
+        0x11, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0x21, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0x22, 0, 0, 0, 0, 0, 0, 0,
+        0x40, 0, 0, 0, 0, 0, 0, 0, 0x50, 0, 0, 0, 0, 0, 0, 0,
+        0x31, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0x41, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    let bytes = image.encode();
+    assert_eq!(bytes, golden);
+    let read = TxnTableImage::decode(&bytes, "file", 0).expect("decodes");
+    assert_eq!(read.encode(), golden);
+    assert_eq!((read.next, read.last_ts), (image.next, image.last_ts));
+    for len in 0..bytes.len() {
+        assert!(
+            TxnTableImage::decode(&bytes[..len], "file", 0).is_err(),
+            "{len} bytes"
+        );
+    }
+    for (at, byte) in [
+        (0, 2),
+        (24, 3),
+        (24, 5),
+        (24, 255),
+        (40, 4),
+        (56, 0x11),
+        (68, 2),
+        (80, 0x50),
+        (99, 9),
+    ] {
+        let mut changed = bytes.clone();
+        changed[at] = byte;
+        let error = TxnTableImage::decode(&changed, "meta-1", 1000)
+            .expect_err("damaged")
+            .to_string();
+        assert!(error.contains("meta-1"), "{error}");
+    }
+}
+
+#[test]
+fn what_the_tail_says_replaces_what_the_image_says() {
+    let mut image = TxnTableImage {
+        next: TxnId::new(10),
+        last_ts: CommitTs::new(5),
+        exceptions: vec![
+            restored(9, EndedAs::Aborted, vec![]),
+            restored(3, EndedAs::Aborted, vec![lsn(8)..lsn(16)]),
+            restored(7, EndedAs::Prepared, vec![]),
+            restored(8, EndedAs::Aborted, vec![]),
+        ],
+    };
+    image.note(restored(9, EndedAs::Committed(CommitTs::new(6)), vec![]));
+    image.note(restored(
+        3,
+        EndedAs::Committed(CommitTs::new(7)),
+        vec![lsn(32)..lsn(40)],
+    ));
+    image.note(restored(12, EndedAs::Prepared, vec![]));
+    image.note(restored(13, EndedAs::Committed(CommitTs::new(8)), vec![]));
+    image.note(restored(7, EndedAs::Aborted, vec![]));
+    let expected = TxnTableImage {
+        next: TxnId::new(14),
+        last_ts: CommitTs::new(8),
+        exceptions: vec![
+            restored(
+                3,
+                EndedAs::Committed(CommitTs::new(7)),
+                vec![lsn(8)..lsn(16), lsn(32)..lsn(40)],
+            ),
+            restored(7, EndedAs::Aborted, vec![]),
+            restored(8, EndedAs::Aborted, vec![]),
+            restored(12, EndedAs::Prepared, vec![]),
+        ],
+    };
+    assert_eq!(image, expected);
+    let status = TxnTable::restore(&image).status(TxnId::new(8), &pin());
+    assert_eq!(
+        status,
+        TxnStatus::Aborted,
+        "active in the image, and nothing behind it"
+    );
+}
+
+/// T25: the closure stands for the reservation of a record; whatever was reserved before an image is in the image.
+#[test]
+fn an_image_knows_every_end_and_prepare_reserved_before_it() {
+    let rounds = if cfg!(miri) { 20 } else { 4000 };
+    let table = TxnTable::new();
+    let log = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for thread in 0..2_u64 {
+            let (table, log) = (&table, &log);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let id = table.begin();
+                    let reserve = |_| {
+                        log.lock().expect("no panic").push(id);
+                        Ok::<(), Infallible>(())
+                    };
+                    if (round + thread) % 3 == 0 {
+                        table
+                            .prepare_critical(id, || reserve(CommitTs::new(0)))
+                            .expect("never fails");
+                        commit(table, id);
+                    } else {
+                        table.commit_critical(id, reserve).expect("never fails");
+                    }
+                }
+            });
+        }
+        for _ in 0..rounds / 10 {
+            let before = log.lock().expect("no panic").clone();
+            let (image, (at, ts)) = table.image_with(|ts| (log.lock().expect("no panic").len(), ts));
+            assert_eq!(image.last_ts, ts);
+            let reserved = log.lock().expect("no panic")[..at].to_vec();
+            assert!(at >= before.len());
+            for txn in &image.exceptions {
+                let is_reserved = reserved.contains(&txn.id);
+                assert_eq!(txn.ended == EndedAs::Aborted, !is_reserved, "T25: {txn:?}");
+            }
+            let last = table.in_commit_section(|ts| ts);
+            assert!(last >= ts && last <= table.published());
+        }
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "fills pages of slots: too many steps to interpret")]
+fn a_version_is_settled_when_nothing_can_change_what_it_means() {
+    let table = TxnTable::new();
+    let ids: Vec<TxnId> = (0..5000).map(|_| table.begin()).collect();
+    let [active, prepared, aborted, voided, late] = [ids[0], ids[1], ids[2], ids[3], ids[4]];
+    let plain: Vec<TxnId> = ids[5..].to_vec();
+    for id in &plain {
+        commit(&table, *id);
+    }
+    table.prepare(prepared);
+    table.abort(aborted);
+    table.add_void(voided, lsn(8)..lsn(16));
+    commit(&table, voided);
+    let horizon = table.horizon();
+    let old_reader = table.open_snapshot();
+    commit(&table, late);
+    for step in ["in slots", "below the mark"] {
+        let guard = pin();
+        let settled = |id, at| table.is_settled(id, lsn(at), horizon, &guard);
+        assert_eq!(
+            settled(TxnId::new(0), 8),
+            SettledAs::Committed,
+            "{step}: no stamp"
+        );
+        assert_eq!(settled(active, 8), SettledAs::Unsettled, "{step}");
+        assert_eq!(settled(prepared, 8), SettledAs::Unsettled, "{step}");
+        assert_eq!(settled(aborted, 8), SettledAs::Gone, "{step}");
+        assert_eq!(settled(voided, 8), SettledAs::Gone, "{step}");
+        assert_eq!(settled(voided, 16), SettledAs::Committed, "{step}");
+        assert_eq!(
+            settled(late, 8),
+            SettledAs::Unsettled,
+            "{step}: the old reader does not see it"
+        );
+        assert_eq!(
+            table.is_settled(late, lsn(8), table.published(), &guard),
+            SettledAs::Committed
+        );
+        assert_eq!(
+            table.is_settled(plain[0], lsn(8), table.horizon(), &guard),
+            SettledAs::Committed
+        );
+        table.advance_low_water(&table.live_snapshots());
+    }
+    drop(old_reader);
+    let committed = EndedAs::Committed(horizon);
+    assert_eq!(
+        table.exceptions_below(TxnId::new(4096)),
+        [(aborted, EndedAs::Aborted), (voided, committed)]
+    );
+    assert_eq!(table.exceptions_below(voided), [(aborted, EndedAs::Aborted)]);
+    assert!(table.forget_traces(aborted) && table.forget_traces(voided));
+    assert_eq!(table.exceptions_below(table.next_id()), []);
 }
