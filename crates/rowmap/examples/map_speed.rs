@@ -47,6 +47,10 @@ fn main() {
         black_box(map.load_in(scattered(n), &guard));
     });
     report("load and swap in order, pinned", |n| swap(RowId::new(n)));
+    report("load and swap in order, guard at hand", |n| {
+        let word = map.load_in(RowId::new(n), &guard);
+        black_box(map.compare_exchange_in(RowId::new(n), word, word.with_lock(), &guard)).ok();
+    });
     drop(guard);
     report("load and swap in order, not pinned", |n| swap(RowId::new(n)));
 }
