@@ -92,7 +92,7 @@ def engines_of(options):
 
 
 def settings(kind, options, cache=None):
-    """The whole command line of the server for one engine."""
+    """The server's command line for one engine, without the settings that the caller asks for."""
     lines = [text.format(cache=cache or options.cache) for text in kind.arguments]
     lines += [text for name, text in SMALL.items() if name != kind.name.lower()]
     lines += [
@@ -103,15 +103,15 @@ def settings(kind, options, cache=None):
         "--max-prepared-stmt-count=100000",
         "--skip-log-bin",
     ]
-    return lines + list(options.set)
+    return lines
 
 
 class Lab(LiveServer):
     """A private server for one engine, with meters."""
 
-    def __init__(self, kind, options, cache=None):
+    def __init__(self, kind, options, cache=None, more=()):
         self.kind = kind
-        self.settings_used = settings(kind, options, cache)
+        self.settings_used = [*settings(kind, options, cache), *more, *options.set]
         super().__init__(options.datadir, kind.name, self.settings_used)
         self.empty_bytes = 0  # disk bytes that count for no table, see mark_empty
 
