@@ -177,8 +177,11 @@ impl RunPiece {
     /// Blocks in which entries with exactly this key can lie; at least one.
     pub(crate) fn blocks_with_key(&self, key: &[u8]) -> Range<usize> {
         let section = self.section();
-        let begin = section.partition_point(|first| first < key).saturating_sub(1);
-        let end = section.partition_point(|first| first <= key);
+        let mut end = section.partition_point(|first| first < key);
+        let begin = end.saturating_sub(1);
+        if end < section.block_count() && section.first_key(end) == key {
+            end = section.partition_point(|first| first <= key);
+        }
         begin..end.max(begin + 1)
     }
 

@@ -20,7 +20,10 @@ use pbxt_base::{Lsn, Result, TxnId, invariant};
 use crate::columns::damaged;
 use crate::entry::{EntryView, NewEntry};
 use crate::run_decode::Columns;
-use crate::seek::SeekPos;
+use crate::seek::{SeekPos, head_of};
+
+/// Equal heads are looked for among this many first.
+const HEADS_NEAR: usize = 8;
 
 /// Eight bytes that are written once, before the block is shown to anyone; but for the flags in them.
 type Word = MaybeUninit<UnsafeCell<u64>>;
@@ -31,6 +34,9 @@ pub struct RunBlock {
     memory: Box<[Word]>,
     /// Where each entry begins, in words.
     starts: Box<[u32]>,
+    /// Bytes that all keys begin with, and the head of each key behind them: a search reads few entries.
+    prefix_len: usize,
+    heads: Box<[u32]>,
     dead: AtomicU32,
 }
 
@@ -81,7 +87,7 @@ impl RunBlock {
 
     /// Number of entries left of the cut.
     pub fn partition_point(&self, pos: &SeekPos<'_>) -> usize {
-        let (mut low, mut high) = (0, self.len());
+        let (mut low, mut high) = self.open_range(pos);
         while low < high {
             let middle = usize::midpoint(low, high);
             if pos.is_right_of(self.entry(middle)) {
@@ -91,6 +97,24 @@ impl RunBlock {
             }
         }
         low
+    }
+
+    /// Entries that their heads alone do not place on a side of the cut: those before lie left of it, those behind right.
+    fn open_range(&self, pos: &SeekPos<'_>) -> (usize, usize) {
+        let skip = self.prefix_len;
+        if self.is_empty() || pos.key.get(..skip) != Some(&self.entry(0).key()[..skip]) {
+            return (0, self.len());
+        }
+        let (least, greatest) = pos.open_heads(skip);
+        let from = self.heads.partition_point(|&head| head < least);
+        let rest = &self.heads[from..];
+        let is_short = rest.get(HEADS_NEAR).is_none_or(|&head| head > greatest);
+        let rest = if is_short {
+            &rest[..rest.len().min(HEADS_NEAR)]
+        } else {
+            rest
+        };
+        (from, from + rest.partition_point(|&head| head <= greatest))
     }
 
     /// Marks entry `index` dead, as a hint to those who read this copy of the block.
@@ -113,7 +137,10 @@ impl RunBlock {
 
     /// Bytes of memory it takes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<RunBlock>() + size_of_val(&*self.memory) + size_of_val(&*self.starts)
+        size_of::<RunBlock>()
+            + size_of_val(&*self.memory)
+            + size_of_val(&*self.starts)
+            + size_of_val(&*self.heads)
     }
 }
 
@@ -144,11 +171,25 @@ impl Builder {
     }
 
     fn finish(self) -> RunBlock {
-        RunBlock {
+        let mut block = RunBlock {
             memory: self.memory,
             starts: self.starts.into_boxed_slice(),
+            prefix_len: 0,
+            heads: Box::default(),
             dead: AtomicU32::new(0),
-        }
+        };
+        let last = block.len() - 1;
+        let (first, last) = (block.entry(0).key(), block.entry(last).key());
+        let skip = first
+            .iter()
+            .zip(last)
+            .take_while(|(first, last)| first == last)
+            .count();
+        let heads =
+            (0..block.len()).map(|index| head_of(block.entry(index).key().get(skip..).unwrap_or(&[])));
+        block.heads = heads.collect();
+        block.prefix_len = skip;
+        block
     }
 }
 

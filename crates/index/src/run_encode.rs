@@ -10,7 +10,7 @@
 
 use std::cmp::Ordering as Order;
 
-use pbxt_base::codec::{push_bytes, put_varint};
+use pbxt_base::codec::{get_u64, push_bytes, put_varint};
 use pbxt_base::{Lsn, RowId, TxnId, invariant};
 use zstd::bulk::Compressor;
 
@@ -336,8 +336,9 @@ impl BlockWriter {
         let steps = (ROWS_STEPS, firsts[0], steps.collect());
         let off_key = |form, bytes| {
             let off = |index: usize| firsts[index].wrapping_sub(tail_number(self.key(index), bytes));
-            let others = (1..firsts.len()).map(|index| zigzag(off(index).wrapping_sub(off(0))));
-            (form, off(0), others.collect())
+            let first = off(0);
+            let others = (1..firsts.len()).map(|index| zigzag(off(index).wrapping_sub(first)));
+            (form, first, others.collect())
         };
         let off_4 = off_key(ROWS_OFF_KEY_4, 4);
         let off_8 = off_key(ROWS_OFF_KEY_8, 8);
@@ -374,9 +375,11 @@ impl BlockWriter {
 
 /// The last `bytes` bytes of a key (all, if it has fewer) as a number that orders as they do.
 pub(crate) fn tail_number(key: &[u8], bytes: usize) -> u64 {
-    key[key.len().saturating_sub(bytes)..]
-        .iter()
-        .fold(0, |number, &byte| number << 8 | u64::from(byte))
+    let tail = &key[key.len().saturating_sub(bytes)..];
+    if tail.len() == 8 {
+        return get_u64(tail, 0).swap_bytes();
+    }
+    tail.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 fn shared_bytes(left: &[u8], right: &[u8]) -> usize {

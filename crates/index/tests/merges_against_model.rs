@@ -51,10 +51,13 @@ fn world() -> impl Strategy<Value = World> {
     })
 }
 
+/// What decides a pair: LSN and sign of an event, and its unpack information.
+type Decision = (u64, Sign, Vec<u8>);
+
 /// Which rows a snapshot finds under which keys, with which unpack information. `seen` says which unsettled transactions
 /// it sees.
 fn visible(events: &[Event], world: &World, seen: u32) -> BTreeMap<(Vec<u8>, u64), Vec<u8>> {
-    let mut decided: BTreeMap<(Vec<u8>, u64), (u64, Sign, Vec<u8>)> = BTreeMap::new();
+    let mut decided: BTreeMap<(Vec<u8>, u64), Decision> = BTreeMap::new();
     for event in events {
         let is_seen = match world.standings[event.txn as usize] {
             EventStanding::Settled => true,
