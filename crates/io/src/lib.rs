@@ -5,6 +5,7 @@
 
 mod clock;
 mod disk;
+mod lane;
 mod os_disk;
 mod parallel;
 mod poison;
@@ -12,6 +13,7 @@ mod worker;
 
 pub use clock::{Clock, SystemClock};
 pub use disk::{Disk, DiskFile, DiskLock};
+pub use lane::{Answer, Lane};
 pub use os_disk::OsDisk;
 pub use parallel::{for_each_parallel, memory_bytes, parallelism, random_u128};
 pub use poison::Poison;
