@@ -8,7 +8,7 @@
 use crate::blob::BlobRef;
 use crate::error::{Error, Result};
 use crate::host_field::strip_padding;
-use crate::payload::{Payload, VarWriter, corrupt, write_payload};
+use crate::payload::{EXTERNAL, Payload, VarWriter, corrupt, write_payload};
 use crate::schema::{Column, ColumnKind, Place, Schema};
 use std::ops::Range;
 
@@ -21,6 +21,12 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
     /// The bytes are kept outside the row.
     External(BlobRef),
+}
+
+/// True if a payload names values kept outside the row, by its flags alone.
+#[inline]
+pub fn names_external(payload: &[u8]) -> bool {
+    payload.first().is_some_and(|flags| flags & EXTERNAL != 0)
 }
 
 /// Reads the columns of one payload.

@@ -37,6 +37,13 @@ pub struct BlobRef {
     pub hash: u64,
 }
 
+impl BlobRef {
+    /// Bytes the value takes in its segment, frames included; 0 for a length no value can have.
+    pub fn stored_bytes(&self) -> u64 {
+        stored_bytes(self.len).unwrap_or(0)
+    }
+}
+
 #[derive(Debug)]
 struct Current {
     id: SegmentId,

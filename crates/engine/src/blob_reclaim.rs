@@ -1,0 +1,258 @@
+//! Blob reclaim: which large values nobody will read again, and blob segments that hold no others.
+//!
+//! Why it exists: a value lives in a file of its own kind and dies with the last version that names it. Nobody counts while
+//! rows are written: it is the compactor and the merges that meet every version that no longer counts, once or twice.
+//! State: per segment the ranges of dead values. Noting a value twice changes nothing, so what is met again after a crash does
+//! no harm; neighbours melt, so a dead segment is one range. A value whose row was never written is not met and stays.
+//! Rules: S15 a value is dead if a version that counts no more names it, and no version of the row that counts does. S16 a
+//! segment goes when all its bytes are dead, and a checkpoint has begun since that was known: then neither a shape nor the
+//! part of the log that recovery reads names a value of it.
+//! Latches and I/O: its own, for look-ups; dropping a segment writes the manifest.
+//! After a crash: the ranges come back from the image; what is not in it is met again.
+
+use crate::compact_batch::CompactBatch;
+use crate::database::Database;
+use crate::error::Result;
+use crate::homing::fate_of;
+use crate::pacing::Progress;
+use crate::table::Table;
+use parking_lot::Mutex;
+use pbxt_base::codec::{Reader, put_varint};
+use pbxt_base::{CommitTs, Lsn, RowId, SegmentId};
+use pbxt_rows::{BlobRef, ColumnKind, RowView, Schema, Value};
+use pbxt_segment::SEGMENT_HEADER_BYTES;
+use std::collections::BTreeMap;
+
+pub(crate) use pbxt_rows::names_external as has_large;
+
+/// Dead ranges of one segment.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct DeadRanges {
+    /// Begin to end; disjoint, not touching.
+    ranges: BTreeMap<u64, u64>,
+    /// Where the log ended when all was found dead.
+    dead_since: Option<Lsn>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct BlobAccounts {
+    segments: Mutex<BTreeMap<SegmentId, DeadRanges>>,
+}
+
+/// The large values a payload names.
+pub(crate) fn large_values(schema: &Schema, payload: &[u8]) -> Result<Vec<BlobRef>> {
+    let mut values = Vec::new();
+    if has_large(payload) {
+        let view = RowView::new(schema, payload)?;
+        for column in 0..view.column_count() {
+            if let Value::External(value) = view.get(column)? {
+                values.push(value);
+            }
+        }
+    }
+    Ok(values)
+}
+
+impl DeadRanges {
+    fn insert(&mut self, mut begin: u64, mut end: u64) {
+        if let Some((left, left_end)) = self.ranges.range(..=begin).next_back().map(|(a, b)| (*a, *b))
+            && left_end >= begin
+        {
+            begin = left;
+            end = end.max(left_end);
+        }
+        while let Some((right, right_end)) = self.ranges.range(begin..=end).next().map(|(a, b)| (*a, *b)) {
+            self.ranges.remove(&right);
+            end = end.max(right_end);
+        }
+        self.ranges.insert(begin, end);
+    }
+
+    /// True if everything between header and `end` is dead.
+    fn covers(&self, end: u64) -> bool {
+        let first = SEGMENT_HEADER_BYTES as u64;
+        self.ranges
+            .first_key_value()
+            .is_some_and(|(begin, to)| *begin <= first && *to >= end)
+    }
+}
+
+impl BlobAccounts {
+    fn note(&self, values: &[BlobRef]) {
+        let mut segments = self.segments.lock();
+        for value in values {
+            let stored = pbxt_segment::BlobRef {
+                addr: value.addr,
+                len: value.len,
+                hash: value.hash,
+            };
+            let begin = value.addr.offset();
+            segments
+                .entry(value.addr.segment())
+                .or_default()
+                .insert(begin, begin + stored.stored_bytes());
+        }
+    }
+
+    /// For the checkpoint image (docs/storage.md, large values).
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let segments = self.segments.lock();
+        let mut out = Vec::new();
+        put_varint(&mut out, segments.len() as u64);
+        for (id, dead) in &*segments {
+            put_varint(&mut out, u64::from(id.raw()));
+            put_varint(&mut out, dead.ranges.len() as u64);
+            let mut before = 0;
+            for (begin, end) in &dead.ranges {
+                put_varint(&mut out, begin - before);
+                put_varint(&mut out, end - begin);
+                before = *end;
+            }
+        }
+        out
+    }
+
+    /// From the image; no bytes are an empty state.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut segments = BTreeMap::new();
+        let mut reader = Reader::new(bytes);
+        let count = if bytes.is_empty() { 0 } else { reader.varint()? };
+        for _ in 0..count {
+            let id = SegmentId::new(reader.varint()? as u32);
+            let mut dead = DeadRanges::default();
+            let mut at = 0;
+            for _ in 0..reader.varint()? {
+                let begin = at + reader.varint()?;
+                at = begin + reader.varint()?;
+                dead.ranges.insert(begin, at);
+            }
+            segments.insert(id, dead);
+        }
+        Ok(Self {
+            segments: Mutex::new(segments),
+        })
+    }
+}
+
+/// Dead values that a merge meets.
+pub(crate) struct DeadValues<'t> {
+    schema: &'t Schema,
+    values: Vec<BlobRef>,
+}
+
+impl DeadValues<'_> {
+    /// Slots of one row, the newest first: all but the newest count no more.
+    pub(crate) fn note_superseded<'p>(
+        &mut self,
+        mut slots: impl Iterator<Item = Option<&'p [u8]>>,
+    ) -> Result<()> {
+        let newest = slots.next().flatten();
+        let mut live = None;
+        for slot in slots.flatten().filter(|slot| has_large(slot)) {
+            let live = match &mut live {
+                Some(live) => live,
+                None => live.insert(newest.map_or(Ok(Vec::new()), |row| large_values(self.schema, row))?),
+            };
+            let dead = large_values(self.schema, slot)?;
+            self.values.extend(
+                dead.into_iter()
+                    .filter(|value| live.iter().all(|other| other.addr != value.addr)),
+            );
+        }
+        Ok(())
+    }
+
+    /// Notes them; before the shape without them is installed.
+    pub(crate) fn keep(self, db: &Database) {
+        db.upkeep.blobs.note(&self.values);
+    }
+}
+
+impl Database {
+    /// A place for the dead values of a merge; none for tables without columns that could have any.
+    pub(crate) fn dead_values_of<'t>(&self, table: &'t Table) -> Option<DeadValues<'t>> {
+        let schema = table.schema();
+        let has_any = schema
+            .columns()
+            .iter()
+            .any(|column| matches!(column.kind, ColumnKind::Var));
+        has_any.then(|| DeadValues {
+            schema,
+            values: Vec::new(),
+        })
+    }
+
+    /// Notes the values that dead versions of the batch name and no version that counts (rule S15).
+    pub(crate) fn note_dead_values(&self, batch: &CompactBatch, horizon: CommitTs) -> Result<()> {
+        let mut dead = Vec::new();
+        for group in batch.large.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let (table, row, _) = group[0];
+            let live = self.live_values(&batch.tables[table], row, horizon)?;
+            let named = group.iter().map(|(_, _, value)| *value);
+            dead.extend(named.filter(|value| live.iter().all(|other| other.addr != value.addr)));
+        }
+        if !dead.is_empty() {
+            self.upkeep.blobs.note(&dead);
+        }
+        Ok(())
+    }
+
+    /// Values that versions of a row name which count: all that are not settled, and the newest settled one.
+    fn live_values(&self, table: &Table, row: RowId, horizon: CommitTs) -> Result<Vec<BlobRef>> {
+        let guard = crossbeam_epoch::pin();
+        let mut live = Vec::new();
+        let mut failed = None;
+        let fate = fate_of(self, table, row, horizon, &guard, |version| {
+            match large_values(table.schema(), version.payload()) {
+                Ok(values) => live.extend(values),
+                Err(error) => failed = Some(error),
+            }
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let is_in_shape = !matches!(fate, crate::homing::RowFate::Home { .. });
+        if let Some(Some(base)) = table.find_base(self, row)?.filter(|_| is_in_shape) {
+            live.extend(large_values(
+                table.schema(),
+                base.block.payload(base.at).unwrap_or(&[]),
+            )?);
+        }
+        Ok(live)
+    }
+
+    /// Drops blob segments of which all is dead (rule S16).
+    pub fn blob_step(&self) -> Result<Progress> {
+        if self.upkeep.blobs.segments.lock().is_empty() {
+            return Ok(Progress::Idle);
+        }
+        let bytes: BTreeMap<_, _> = self.blobs.segments()?.into_iter().collect();
+        let tail = self.log.tail();
+        let checkpoint = self.store.checkpoint().map_or(Lsn::new(0), |found| found.start);
+        let mut ready = Vec::new();
+        {
+            let mut segments = self.upkeep.blobs.segments.lock();
+            segments.retain(|id, _| bytes.contains_key(id));
+            for (id, dead) in segments.iter_mut() {
+                if !bytes.get(id).is_some_and(|end| dead.covers(*end)) {
+                    dead.dead_since = None;
+                } else if *dead.dead_since.get_or_insert(tail) <= checkpoint {
+                    ready.push(*id);
+                }
+            }
+        }
+        let mut progress = Progress::Idle;
+        for id in ready {
+            if self.blobs.drop_segment(id)? {
+                self.upkeep.blobs.segments.lock().remove(&id);
+                progress = Progress::Worked;
+            }
+        }
+        Ok(progress)
+    }
+}
+
+#[cfg(test)]
+#[path = "blob_reclaim_tests.rs"]
+mod blob_reclaim_tests;

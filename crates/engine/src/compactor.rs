@@ -1,0 +1,300 @@
+//! Compactor: homes the settled rows of the oldest hot segments, so that the log can begin later.
+//!
+//! Why it exists: the log is where rows are written once and in order; there they are not compressed, take a word of memory
+//! each, and keep recovery busy. A step reads some finished segments, writes the rows that count in row id order, and clears
+//! their words. It is not the row's move that makes it durable but the next checkpoint; until then the log has it too.
+//! States of a segment: not looked at -> needed (a transaction in it is not settled) -> free; the log's floor is the start of
+//! the first one that is not free.
+//! Rules: S1 to S6 (docs/storage.md), B1 the shape is installed before words are cleared, B6.
+//! Latches and I/O: its own latch, held for a step: reads segments, writes and syncs cold files; the table's shape latch for
+//! the exchange alone.
+//! After a crash: the checkpoint's shapes and words fit together; what was homed since is homed again.
+
+use crate::compact_batch::{Candidate, CompactBatch, Keeper};
+use crate::database::Database;
+use crate::error::Result;
+use crate::homing::{RowFate, fate_of};
+use crate::pacing::Progress;
+use crate::row_output::{RowOutput, WrittenRows};
+use crate::row_pieces::{Cutter, Level, codec_of};
+use crate::row_shape::{RowRun, RowShape, SETTLED};
+use crate::row_writer::RowWriter;
+use crate::table::Table;
+use pbxt_base::{CommitTs, Lsn, RowId, SegmentId, stop_point};
+use pbxt_rowmap::{LEAF_WORDS_LOG2, MapWord};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of log that a step reads at most, but for the last segment.
+const STEP_BYTES: u64 = 64 << 20;
+/// Segments that a step reads at most: small ones of tests.
+const STEP_SEGMENTS: u64 = 8;
+
+/// What the compactor knows of segments at and beyond the floor.
+#[derive(Debug, Default)]
+pub(crate) struct Compactor {
+    segments: BTreeMap<SegmentId, Keeper>,
+}
+
+/// A row that is homed, or whose word is cleared.
+struct Homed {
+    table: usize,
+    row: RowId,
+    slot: Slot,
+    /// Cleared after the install.
+    word: Option<MapWord>,
+    is_gone: bool,
+}
+
+/// What is written of a row.
+#[derive(Clone, Copy)]
+enum Slot {
+    Nothing,
+    Tombstone,
+    /// A payload of the batch.
+    Kept((u32, u32)),
+    /// The payload of the record at this LSN.
+    At(Lsn),
+}
+
+impl Database {
+    /// No version below this is needed in the log, once a checkpoint has saved what is now in memory. It must be read before
+    /// the words of the row maps are, and those before the shapes (rule S5).
+    pub fn log_floor(&self) -> Lsn {
+        Lsn::new(self.upkeep.floor()).max(self.log.start())
+    }
+
+    /// Bytes of log that are kept for the rows in them.
+    pub fn hot_bytes(&self) -> u64 {
+        self.log.tail().raw().saturating_sub(self.log_floor().raw())
+    }
+
+    /// Homes the settled rows of the oldest finished segments that have not been looked at, or are worth another look.
+    pub fn compact_step(&self) -> Result<Progress> {
+        let mut compactor = self.upkeep.compactor.lock();
+        self.poison.check()?;
+        let horizon = self.txns.horizon();
+        let mut batch = CompactBatch::default();
+        for segment in compactor.due(self, horizon) {
+            batch.read(self, segment, horizon)?;
+        }
+        if batch.keepers.is_empty() {
+            return Ok(Progress::Idle);
+        }
+        let homed = self.decide(&compactor, &mut batch, horizon)?;
+        let written = self.write_homed(&batch, &homed)?;
+        stop_point!("compact.before_install");
+        install(&batch, &homed, &written);
+        stop_point!("compact.after_install");
+        clear_words(&batch, &homed);
+        for table in &batch.tables {
+            // Not the last leaf: row ids are being handed out there.
+            table
+                .map
+                .release_empty_leaves(0..table.map.high_mark() >> LEAF_WORDS_LOG2);
+        }
+        self.upkeep.counters.compacted(&batch, homed.len());
+        compactor.segments.extend(std::mem::take(&mut batch.keepers));
+        compactor.raise_floor(self);
+        Ok(Progress::Worked)
+    }
+
+    /// Fate of every row of the batch, in order of table and row id; each row once.
+    fn decide(
+        &self,
+        compactor: &Compactor,
+        batch: &mut CompactBatch,
+        horizon: CommitTs,
+    ) -> Result<Vec<Homed>> {
+        batch.sort();
+        let mut homed = Vec::new();
+        let mut guard = crossbeam_epoch::pin();
+        for (number, group) in batch
+            .rows
+            .chunk_by(|a, b| (a.table, a.row) == (b.table, b.row))
+            .enumerate()
+        {
+            if number % 256 == 0 {
+                guard.repin();
+            }
+            let Candidate { table, row, .. } = group[0];
+            let found = &batch.tables[table];
+            let fate = fate_of(self, found, row, horizon, &guard, |_| {})?;
+            match fate {
+                RowFate::None => {}
+                RowFate::Clear(word) => homed.push(Homed {
+                    table,
+                    row,
+                    slot: Slot::Nothing,
+                    word: Some(word),
+                    is_gone: false,
+                }),
+                RowFate::Home {
+                    lsn,
+                    is_tombstone,
+                    word,
+                } => homed.push(Homed {
+                    table,
+                    row,
+                    slot: slot_of(compactor, self, found, group, lsn, is_tombstone),
+                    word,
+                    is_gone: is_tombstone && word.is_some(),
+                }),
+            }
+        }
+        self.note_dead_values(batch, horizon)?;
+        Ok(homed)
+    }
+
+    /// Writes the slots, table by table, in sections of as few files as can be.
+    fn write_homed(&self, batch: &CompactBatch, homed: &[Homed]) -> Result<WrittenRows<'_>> {
+        let mut out = RowOutput::new(self);
+        for rows in homed.chunk_by(|a, b| a.table == b.table) {
+            let number = rows[0].table;
+            let table = &batch.tables[number];
+            let shape = table.base.shape();
+            let mut cutter = Cutter::for_patch(&shape);
+            let mut writer = RowWriter::new(table.schema(), codec_of(table, Level::Upper));
+            let mut level = Level::Upper;
+            for found in rows.iter().filter(|found| !matches!(found.slot, Slot::Nothing)) {
+                if cutter.cuts_before(found.row, out.section_bytes()) {
+                    out.end_section(number, &mut writer)?;
+                }
+                if cutter.level() != level {
+                    level = cutter.level();
+                    writer = RowWriter::new(table.schema(), codec_of(table, level));
+                }
+                self.write_slot(batch, table, found, &mut writer, &mut out)?;
+            }
+            out.end_section(number, &mut writer)?;
+        }
+        out.finish()
+    }
+
+    fn write_slot(
+        &self,
+        batch: &CompactBatch,
+        table: &Table,
+        found: &Homed,
+        writer: &mut RowWriter<'_>,
+        out: &mut RowOutput<'_>,
+    ) -> Result<()> {
+        match found.slot {
+            Slot::Nothing => Ok(()),
+            Slot::Tombstone => out.push(writer, table.id, found.row, None),
+            Slot::Kept(place) => out.push(writer, table.id, found.row, Some(batch.payload(place))),
+            Slot::At(lsn) => {
+                let guard = crossbeam_epoch::pin();
+                let record = self.log.read_sequential(lsn, &guard)?;
+                let payload = record.as_row().map(|row| row.payload());
+                out.push(writer, table.id, found.row, payload)
+            }
+        }
+    }
+}
+
+/// What of the version at `lsn` is written: nothing if it was homed before, or is a tombstone of a row that no run has.
+fn slot_of(
+    compactor: &Compactor,
+    db: &Database,
+    table: &Table,
+    group: &[Candidate],
+    lsn: Lsn,
+    is_tombstone: bool,
+) -> Slot {
+    if compactor.has_homed(db, lsn) {
+        return Slot::Nothing;
+    }
+    let row = group[0].row;
+    if is_tombstone {
+        return if table.base.shape().has_slot(row) {
+            Slot::Tombstone
+        } else {
+            Slot::Nothing
+        };
+    }
+    let own = group.iter().find(|candidate| candidate.lsn == lsn);
+    own.and_then(|candidate| candidate.kept)
+        .map_or(Slot::At(lsn), Slot::Kept)
+}
+
+/// Puts the pieces on top of their tables' shapes (rules B1, B5).
+fn install(batch: &CompactBatch, homed: &[Homed], written: &WrittenRows<'_>) {
+    for rows in homed.chunk_by(|a, b| a.table == b.table) {
+        let pieces = written.of(rows[0].table);
+        let table = &batch.tables[rows[0].table];
+        if pieces.is_empty() || table.is_dropped() {
+            continue;
+        }
+        let _latch = table.shaping.lock();
+        let mut runs = vec![Arc::new(RowRun {
+            stamp: SETTLED,
+            pieces,
+        })];
+        runs.extend(table.base.shape().runs.iter().cloned());
+        table.base.install(RowShape { runs });
+    }
+}
+
+/// Tells of rows that are gone, then clears the words of rows that nobody changed since. A lock bit stays.
+fn clear_words(batch: &CompactBatch, homed: &[Homed]) {
+    for rows in homed.chunk_by(|a, b| a.table == b.table) {
+        let table = &batch.tables[rows[0].table];
+        // First, as a clear word without this says that the row is as its index entries are (rule S6).
+        if rows.iter().any(|found| found.is_gone) && !table.indexes.is_empty() {
+            let gone = rows.iter().filter(|found| found.is_gone);
+            table.gone.write().extend(gone.map(|found| found.row.raw()));
+        }
+        let guard = crossbeam_epoch::pin();
+        for found in rows {
+            let Some(word) = found.word else { continue };
+            let mut now = word;
+            loop {
+                let cleared = MapWord::ABSENT.keeping_lock_of(now);
+                match table.map.compare_exchange_in(found.row, now, cleared, &guard) {
+                    Err(other) if other.addr() == word.addr() => now = other,
+                    _ => break,
+                }
+            }
+        }
+    }
+}
+
+impl Compactor {
+    /// Segments to read next, oldest first.
+    fn due(&self, db: &Database, horizon: CommitTs) -> Vec<SegmentId> {
+        let segment_bytes = db.store.geometry().hot_segment_bytes;
+        let count = (STEP_BYTES / segment_bytes).clamp(1, STEP_SEGMENTS);
+        let first = (db.log_floor().raw() / segment_bytes) as u32;
+        let last = (db.log.durable().raw() / segment_bytes) as u32;
+        (first..=last)
+            .map(SegmentId::new)
+            .filter(|segment| match self.segments.get(segment) {
+                Some(keeper) => !keeper.is_free() && keeper.is_worth_a_look(db, horizon),
+                None => true,
+            })
+            .take(count as usize)
+            .collect()
+    }
+
+    /// True if the version at `lsn`, which is settled, was homed by an earlier step: a segment is free only if all settled
+    /// versions in it that counted have been.
+    fn has_homed(&self, db: &Database, lsn: Lsn) -> bool {
+        let segment = SegmentId::new((lsn.raw() / db.store.geometry().hot_segment_bytes) as u32);
+        lsn < db.log_floor() || self.segments.get(&segment).is_some_and(Keeper::is_free)
+    }
+
+    fn raise_floor(&mut self, db: &Database) {
+        let segment_bytes = db.store.geometry().hot_segment_bytes;
+        let mut floor = (db.log_floor().raw() / segment_bytes) as u32;
+        while self
+            .segments
+            .get(&SegmentId::new(floor))
+            .is_some_and(Keeper::is_free)
+        {
+            floor += 1;
+        }
+        self.segments = self.segments.split_off(&SegmentId::new(floor));
+        db.upkeep.raise_floor(u64::from(floor) * segment_bytes);
+    }
+}

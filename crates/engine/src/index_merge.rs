@@ -1,0 +1,403 @@
+//! Index merge: keeps the runs of an index few, in stretches of keys that a step can do.
+//!
+//! Why it exists: see index_merge_plan.rs for what is merged; here it is done, over as many steps as it takes. A job's output
+//! is installed when it is whole; until then readers go on with its inputs, which never change.
+//! States of a job: planned -> stretches written -> installed; dropped at any time, with its files.
+//! Rules: S17 to S19 (index_merge_plan.rs), S20 all events of a job are judged by one horizon, taken when it began: a run that
+//! could take no part then cannot count as settled later. X19 says what a merge drops.
+//! Latches and I/O: the merge latch, held for a step: reads and writes meta files; the shape latch for an exchange.
+//! After a crash: files of unfinished jobs are removed at open.
+
+use crate::database::Database;
+use crate::error::Result;
+use crate::homing::{Standing, standing_of};
+use crate::index_merge_plan::{IndexChoice, move_down, plan_index};
+use crate::pacing::Progress;
+use crate::pieces::PieceJob;
+use crate::row_pieces::{Level, codec_of};
+use crate::table::{Index, Table};
+use pbxt_base::{CommitTs, IndexId, Lsn, RowId, SegmentId, TxnId, stop_point};
+use pbxt_index::{
+    EventStanding, IndexParts, MergeJudge, MergeRange, MergeSources, MergeStop, Run, RunBuilder, RunPiece,
+    SeekPos, merge_events,
+};
+use pbxt_segment::{Codec, PieceFile, PieceWriter, SegmentClass};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+/// Bytes that a step writes or reads at most, about.
+const STEP_BYTES: u64 = 64 << 20;
+/// Jobs up to this size share a file.
+const SHARED_BYTES: u64 = 4 << 20;
+/// Bytes of a piece.
+const PIECE_BYTES: u64 = 32 << 20;
+/// Bytes after which a file gets no further section.
+const FILE_BYTES: u64 = 64 << 20;
+
+/// What the merger remembers between steps.
+#[derive(Debug, Default)]
+pub(crate) struct IndexMerger {
+    quiet: HashMap<IndexId, Weak<IndexParts>>,
+    large: Option<LargeJob>,
+}
+
+/// One merge.
+#[derive(Debug)]
+struct IndexJob {
+    table: Arc<Table>,
+    number: usize,
+    choice: IndexChoice,
+    sources: Vec<Arc<Run>>,
+    horizon: CommitTs,
+}
+
+/// A merge that takes several steps.
+#[derive(Debug)]
+struct LargeJob {
+    job: IndexJob,
+    /// Where the next stretch begins, and how many cuts lie before it.
+    next: Option<MergeStop>,
+    cuts_passed: usize,
+    writer: Option<PieceWriter>,
+    /// Sections of `writer`.
+    sections: Vec<u32>,
+    done: Vec<Arc<RunPiece>>,
+    /// Number of the detached piece job (rule B6).
+    flight: u64,
+}
+
+/// How one job's events stand.
+struct Judge<'d> {
+    db: &'d Database,
+    table: &'d Table,
+    horizon: CommitTs,
+    guard: crossbeam_epoch::Guard,
+    questions: u32,
+}
+
+impl MergeJudge for Judge<'_> {
+    fn standing(&mut self, txn: TxnId, lsn: Lsn) -> EventStanding {
+        self.questions += 1;
+        if self.questions.is_multiple_of(1024) {
+            self.guard.repin();
+        }
+        match standing_of(self.db, txn, lsn, self.horizon, &self.guard) {
+            Standing::Settled => EventStanding::Settled,
+            Standing::Dead => EventStanding::Aborted,
+            Standing::Unfinished | Standing::Recent(_) => EventStanding::Unsettled,
+        }
+    }
+
+    fn is_gone(&mut self, row: RowId) -> bool {
+        self.table.gone.read().contains(row.raw())
+    }
+}
+
+impl Database {
+    /// Merges runs of indexes where it is due, for about 64 MiB.
+    pub fn index_merge_step(&self) -> Result<Progress> {
+        let mut merger = self.upkeep.indexes.lock();
+        self.poison.check()?;
+        if let Some(mut large) = merger.large.take() {
+            let flight = self.flight.resume(large.flight);
+            if large.step(self)? {
+                merger.large = Some(large);
+                flight.detach();
+            }
+            return Ok(Progress::Worked);
+        }
+        let (jobs, moved) = merger.find_jobs(self);
+        let (small, large): (Vec<_>, Vec<_>) = jobs
+            .into_iter()
+            .partition(|job| job.choice.bytes() <= SHARED_BYTES);
+        if !small.is_empty() {
+            self.merge_small(&small)?;
+            return Ok(Progress::Worked);
+        }
+        let Some(job) = large.into_iter().next() else {
+            return Ok(if moved { Progress::Worked } else { Progress::Idle });
+        };
+        merger.large = Some(LargeJob::begin(self, job));
+        Ok(Progress::Worked)
+    }
+
+    /// Merges small jobs into sections of one file.
+    fn merge_small(&self, jobs: &[IndexJob]) -> Result<()> {
+        let flight: PieceJob<'_> = self.flight.begin(&self.store);
+        let mut writer = PieceWriter::create(&self.store, SegmentClass::Meta)?;
+        let mut sections = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let builder = RunBuilder::into_section(&mut writer, job.index().def.id, None, job.codec());
+            let mut builder = builder.with_filter(job.index().def.unique);
+            job.merge(self, &SeekPos::START, None, u64::MAX, &mut builder)?;
+            sections.push(builder.finish_section()?);
+        }
+        let id = finish(writer, sections.iter().any(Option::is_some))?;
+        let file = id
+            .map(|id| PieceFile::open(&self.store, SegmentClass::Meta, id))
+            .transpose()?;
+        stop_point!("merge.before_install");
+        for (job, section) in jobs.iter().zip(sections) {
+            let pieces = match (&file, section) {
+                (Some(file), Some(section)) => vec![RunPiece::open(Arc::clone(file), section)?],
+                _ => Vec::new(),
+            };
+            job.install(&pieces);
+        }
+        drop(flight);
+        Ok(())
+    }
+}
+
+/// Finishes a file with sections; one without any is removed.
+fn finish(writer: PieceWriter, has_sections: bool) -> Result<Option<SegmentId>> {
+    if has_sections {
+        Ok(Some(writer.finish()?))
+    } else {
+        Ok(None)
+    }
+}
+
+impl IndexMerger {
+    fn find_jobs(&mut self, db: &Database) -> (Vec<IndexJob>, bool) {
+        let horizon = db.txns.horizon();
+        let mut jobs: Vec<IndexJob> = Vec::new();
+        let mut moved = false;
+        let mut bytes = 0;
+        for table in db.catalog.tables() {
+            for (number, index) in table.indexes.iter().enumerate() {
+                let parts = index.parts();
+                let is_quiet = self
+                    .quiet
+                    .get(&index.def.id)
+                    .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
+                if parts.runs.is_empty() || is_quiet || bytes >= STEP_BYTES {
+                    continue;
+                }
+                moved |= move_pieces_down(&table, index);
+                let parts = index.parts();
+                match plan_index(&parts.runs, |run| is_settled_run(db, run, horizon)) {
+                    Some(choice) => {
+                        bytes += choice.bytes();
+                        jobs.push(IndexJob::new(&table, number, choice, horizon));
+                    }
+                    // An unsettled tag may settle without a change of the parts.
+                    None if parts.runs.iter().all(|run| run.tag.is_none()) => {
+                        self.quiet.insert(index.def.id, Arc::downgrade(&parts));
+                    }
+                    None => {}
+                }
+            }
+        }
+        (jobs, moved)
+    }
+}
+
+/// Rules S18, D23.
+fn is_settled_run(db: &Database, run: &Run, horizon: CommitTs) -> bool {
+    run.tag.is_none_or(|(txn, lsn)| {
+        let guard = crossbeam_epoch::pin();
+        lsn < db.checkpoint_start() && standing_of(db, txn, lsn, horizon, &guard) == Standing::Settled
+    })
+}
+
+fn move_pieces_down(table: &Table, index: &Index) -> bool {
+    let _latch = table.shaping.lock();
+    let parts = index.parts();
+    let Some(runs) = move_down(&parts.runs) else {
+        return false;
+    };
+    index.install(with_runs(&parts, runs));
+    true
+}
+
+fn with_runs(parts: &IndexParts, runs: Vec<Arc<Run>>) -> IndexParts {
+    IndexParts {
+        active: Arc::clone(&parts.active),
+        frozen: parts.frozen.clone(),
+        runs,
+    }
+}
+
+impl IndexJob {
+    fn new(table: &Arc<Table>, number: usize, choice: IndexChoice, horizon: CommitTs) -> Self {
+        let index = table.indexes[number].def.id;
+        let inputs = choice.inputs.iter().filter(|pieces| !pieces.is_empty());
+        let sources = inputs.map(|pieces| {
+            let tag = table.indexes[number]
+                .parts()
+                .runs
+                .iter()
+                .find(|run| run.pieces.iter().any(|piece| Arc::ptr_eq(piece, &pieces[0])))
+                .and_then(|run| run.tag);
+            let pieces = pieces.clone();
+            Arc::new(Run { index, tag, pieces })
+        });
+        Self {
+            sources: sources.collect(),
+            table: Arc::clone(table),
+            number,
+            choice,
+            horizon,
+        }
+    }
+
+    fn index(&self) -> &Index {
+        &self.table.indexes[self.number]
+    }
+
+    fn codec(&self) -> Codec {
+        let level = if self.choice.covers_base {
+            Level::Base
+        } else {
+            Level::Upper
+        };
+        codec_of(&self.table, level)
+    }
+
+    /// Merges the stretch from `from` to the key `until`, for so many bytes.
+    fn merge(
+        &self,
+        db: &Database,
+        from: &SeekPos<'_>,
+        until: Option<&[u8]>,
+        bytes: u64,
+        out: &mut RunBuilder<'_>,
+    ) -> Result<Option<MergeStop>> {
+        let mut judge = Judge {
+            db,
+            table: &self.table,
+            horizon: self.horizon,
+            guard: crossbeam_epoch::pin(),
+            questions: 0,
+        };
+        let sources = MergeSources {
+            trees: &[],
+            runs: &self.sources,
+            covers_base: self.choice.covers_base,
+        };
+        let range = MergeRange {
+            from: *from,
+            until,
+            bytes,
+        };
+        Ok(merge_events(&sources, &range, &mut judge, out)?)
+    }
+
+    /// Exchanges the pieces. Trees and runs that came meanwhile stay.
+    fn install(&self, pieces: &[Arc<RunPiece>]) {
+        if self.table.is_dropped() {
+            return;
+        }
+        let _latch = self.table.shaping.lock();
+        let index = self.index();
+        let parts = index.parts();
+        let mut runs = Vec::with_capacity(parts.runs.len());
+        for run in &parts.runs {
+            let is_target = Arc::ptr_eq(run, &self.choice.target);
+            if !is_target && !run.pieces.iter().any(|piece| self.choice.has(piece)) {
+                runs.push(Arc::clone(run));
+                continue;
+            }
+            let left = run.pieces.iter().filter(|piece| !self.choice.has(piece));
+            let mut left: Vec<_> = left.cloned().collect();
+            let mut tag = run.tag;
+            if is_target {
+                tag = None;
+                left.extend(pieces.iter().cloned());
+                left.sort_by(|a, b| (a.first_key(), a.last_key()).cmp(&(b.first_key(), b.last_key())));
+            }
+            if !left.is_empty() {
+                runs.push(Arc::new(Run {
+                    index: index.def.id,
+                    tag,
+                    pieces: left,
+                }));
+            }
+        }
+        index.install(with_runs(&parts, runs));
+        stop_point!("merge.after_install");
+    }
+}
+
+impl LargeJob {
+    fn begin(db: &Database, job: IndexJob) -> Self {
+        Self {
+            job,
+            next: None,
+            cuts_passed: 0,
+            writer: None,
+            sections: Vec::new(),
+            done: Vec::new(),
+            flight: db.flight.begin(&db.store).detach(),
+        }
+    }
+
+    /// Some stretches. False if the job has ended.
+    fn step(&mut self, db: &Database) -> Result<bool> {
+        if self.job.table.is_dropped() || db.upkeep.is_stopping() {
+            return Ok(false);
+        }
+        let mut written = 0;
+        while written < STEP_BYTES {
+            written += self.write_stretch(db)?;
+            if self.next.is_some() {
+                continue;
+            }
+            if self.cuts_passed == self.job.choice.cuts.len() {
+                self.end_file(db)?;
+                stop_point!("merge.before_install");
+                self.job.install(&self.done);
+                return Ok(false);
+            }
+            self.cuts_passed += 1;
+        }
+        Ok(true)
+    }
+
+    /// One section, up to the next cut or to its full size; its bytes.
+    fn write_stretch(&mut self, db: &Database) -> Result<u64> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            None => self
+                .writer
+                .insert(PieceWriter::create(&db.store, SegmentClass::Meta)?),
+        };
+        let cuts = &self.job.choice.cuts;
+        let from = match &self.next {
+            Some(stop) => stop.pos(),
+            None if self.cuts_passed == 0 => SeekPos::START,
+            None => SeekPos::lower_bound(&cuts[self.cuts_passed - 1]),
+        };
+        let until = cuts.get(self.cuts_passed).map(Vec::as_slice);
+        let index = self.job.index();
+        let builder = RunBuilder::into_section(writer, index.def.id, None, self.job.codec());
+        let mut builder = builder.with_filter(index.def.unique);
+        let stop = self.job.merge(db, &from, until, PIECE_BYTES, &mut builder)?;
+        let section = builder.finish_section()?;
+        self.sections.extend(section);
+        let bytes = if section.is_some() {
+            writer.section_bytes()
+        } else {
+            0
+        };
+        let is_full = writer.file_bytes() >= FILE_BYTES;
+        self.next = stop;
+        if is_full {
+            self.end_file(db)?;
+        }
+        Ok(bytes)
+    }
+
+    fn end_file(&mut self, db: &Database) -> Result<()> {
+        let sections = std::mem::take(&mut self.sections);
+        let Some(writer) = self.writer.take().filter(|_| !sections.is_empty()) else {
+            return Ok(());
+        };
+        let file = PieceFile::open(&db.store, SegmentClass::Meta, writer.finish()?)?;
+        for section in sections {
+            self.done.push(RunPiece::open(Arc::clone(&file), section)?);
+        }
+        Ok(())
+    }
+}

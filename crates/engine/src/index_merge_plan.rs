@@ -1,0 +1,224 @@
+//! Index merge plan: which pieces of which runs of an index become one, from fences and counts alone.
+//!
+//! Why it exists: every run is one more place to look; an anti-entry, and an entry of a row that is gone, weigh until they
+//! reach the base. The base is rewritten piece by piece; that needs upper runs cut where the base is cut, so several upper
+//! runs are first merged into one that is.
+//! Rules: S17 at most four upper runs; upper entries of a quarter of the base are merged into it; S18 a tagged run whose
+//! owner is not settled takes no part; S19 a piece over nothing older is moved down, not rewritten.
+//! Latches and I/O: none.
+
+use crate::row_merge_plan::UPPER_RUNS;
+use pbxt_index::{Run, RunPiece, SeekPos};
+use std::sync::Arc;
+
+/// Entries of the base for one upper entry at which they are merged.
+const BASE_ENTRIES_PER_UPPER: u64 = 4;
+/// An index up to this size is merged as a whole.
+const WHOLE_BYTES: u64 = 32 << 20;
+/// A job of one base piece is not larger than this, or else upper runs are cut first.
+const CLOSED_BYTES: u64 = 160 << 20;
+/// A piece of the base below this is small.
+const SMALL_BYTES: u64 = 4 << 20;
+/// So many small pieces that follow each other are worth being merged.
+const SMALL_PIECES: usize = 4;
+
+/// What is merged.
+#[derive(Debug)]
+pub(crate) struct IndexChoice {
+    /// Gets the output.
+    pub target: Arc<Run>,
+    /// Pieces by run.
+    pub inputs: Vec<Vec<Arc<RunPiece>>>,
+    pub covers_base: bool,
+    /// Keys at which the output is cut.
+    pub cuts: Vec<Vec<u8>>,
+}
+
+impl IndexChoice {
+    /// Bytes to read.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.inputs
+            .iter()
+            .flatten()
+            .map(|piece| piece.stored_bytes())
+            .sum()
+    }
+
+    /// True if the piece is one of the inputs.
+    pub(crate) fn has(&self, piece: &Arc<RunPiece>) -> bool {
+        self.inputs
+            .iter()
+            .flatten()
+            .any(|input| Arc::ptr_eq(input, piece))
+    }
+}
+
+/// The next merge, if one is due. `runs`: newest first; `may_take`: rule S18.
+pub(crate) fn plan_index(runs: &[Arc<Run>], may_take: impl Fn(&Run) -> bool) -> Option<IndexChoice> {
+    let (base, uppers) = runs.split_last()?;
+    if !may_take(base) {
+        return None;
+    }
+    let uppers: Vec<&Arc<Run>> = uppers.iter().filter(|run| may_take(run)).collect();
+    let upper_entries: u64 = uppers.iter().map(|run| run.entries()).sum();
+    if upper_entries * BASE_ENTRIES_PER_UPPER >= base.entries() && upper_entries > 0 {
+        return Some(into_base(base, &uppers));
+    }
+    if uppers.len() > UPPER_RUNS {
+        let sizes = uppers.iter().map(|run| run.stored_bytes());
+        let count = crate::row_merge_plan::tier(sizes);
+        return Some(among_uppers(base, &uppers[..count]));
+    }
+    small_base(base)
+}
+
+/// All, if that is little; else the heaviest base piece; else the upper runs alone, to be cut.
+fn into_base(base: &Arc<Run>, uppers: &[&Arc<Run>]) -> IndexChoice {
+    let bytes: u64 = base.stored_bytes() + uppers.iter().map(|run| run.stored_bytes()).sum::<u64>();
+    let all = || {
+        let runs = uppers.iter().map(|run| run.pieces.clone());
+        IndexChoice {
+            target: Arc::clone(base),
+            inputs: runs.chain([base.pieces.clone()]).collect(),
+            covers_base: true,
+            cuts: Vec::new(),
+        }
+    };
+    if bytes <= WHOLE_BYTES || base.pieces.len() < 2 || base.tag.is_some() {
+        return all();
+    }
+    let weight = |piece: &&Arc<RunPiece>| {
+        let (low, high) = (
+            SeekPos::lower_bound(piece.first_key()),
+            SeekPos::upper_bound(piece.last_key()),
+        );
+        let over: u64 = uppers
+            .iter()
+            .map(|run| run.range_count_estimate(&low, &high))
+            .sum();
+        over * 1000 / piece.entries().max(1)
+    };
+    let Some(heaviest) = base.pieces.iter().max_by_key(weight) else {
+        return all();
+    };
+    let mut runs = uppers.to_vec();
+    runs.push(base);
+    let choice = close(base, &runs, heaviest);
+    if choice.bytes() > CLOSED_BYTES && uppers.len() > 1 {
+        return among_uppers(base, uppers);
+    }
+    choice
+}
+
+fn among_uppers(base: &Arc<Run>, uppers: &[&Arc<Run>]) -> IndexChoice {
+    let borders = base
+        .pieces
+        .windows(2)
+        .filter(|pair| pair[0].last_key() < pair[1].first_key());
+    IndexChoice {
+        target: Arc::clone(uppers[uppers.len() - 1]),
+        inputs: uppers.iter().map(|run| run.pieces.clone()).collect(),
+        covers_base: false,
+        cuts: borders.map(|pair| pair[1].first_key().to_vec()).collect(),
+    }
+}
+
+/// The pieces of these runs that overlap the piece, and those that overlap them, until none lies half in.
+fn close(base: &Arc<Run>, runs: &[&Arc<Run>], seed: &Arc<RunPiece>) -> IndexChoice {
+    let (mut first, mut last) = (seed.first_key(), seed.last_key());
+    loop {
+        let before = (first, last);
+        for piece in runs.iter().flat_map(|run| overlapping(run, first, last)) {
+            first = first.min(piece.first_key());
+            last = last.max(piece.last_key());
+        }
+        if before == (first, last) {
+            break;
+        }
+    }
+    IndexChoice {
+        target: Arc::clone(base),
+        inputs: runs
+            .iter()
+            .map(|run| overlapping(run, first, last).cloned().collect())
+            .collect(),
+        covers_base: true,
+        cuts: Vec::new(),
+    }
+}
+
+/// Pieces with keys from `first` to `last`.
+fn overlapping<'r>(
+    run: &'r Run,
+    first: &[u8],
+    last: &[u8],
+) -> impl Iterator<Item = &'r Arc<RunPiece>> + use<'r> {
+    let begin = run.pieces.partition_point(|piece| piece.last_key() < first);
+    let end = run.pieces.partition_point(|piece| piece.first_key() <= last);
+    run.pieces[begin..end.max(begin)].iter()
+}
+
+/// Small pieces of the base that follow each other, from the right, where they come.
+fn small_base(base: &Arc<Run>) -> Option<IndexChoice> {
+    if base.tag.is_some() {
+        return None;
+    }
+    let small = base
+        .pieces
+        .iter()
+        .rev()
+        .take_while(|piece| piece.stored_bytes() < SMALL_BYTES);
+    let count = crate::row_merge_plan::tier(small.map(|piece| piece.stored_bytes()));
+    (count >= SMALL_PIECES).then(|| IndexChoice {
+        target: Arc::clone(base),
+        inputs: vec![base.pieces[base.pieces.len() - count..].to_vec()],
+        covers_base: true,
+        cuts: Vec::new(),
+    })
+}
+
+/// Pieces of upper runs that lie over nothing go to the base (rule S19). None if there are none.
+pub(crate) fn move_down(runs: &[Arc<Run>]) -> Option<Vec<Arc<Run>>> {
+    let (base, uppers) = runs.split_last().filter(|(base, _)| base.tag.is_none())?;
+    let mut pieces = base.pieces.clone();
+    let mut left: Vec<Vec<Arc<RunPiece>>> = uppers.iter().map(|run| run.pieces.clone()).collect();
+    let mut moved = false;
+    for number in (0..uppers.len()).filter(|number| uppers[*number].tag.is_none()) {
+        for piece in std::mem::take(&mut left[number]) {
+            let (first, last) = (piece.first_key(), piece.last_key());
+            let at = pieces.partition_point(|other| other.last_key() < first);
+            let is_over = pieces.get(at).is_some_and(|other| other.first_key() <= last)
+                || uppers
+                    .iter()
+                    .any(|run| overlapping(run, first, last).any(|other| !Arc::ptr_eq(other, &piece)));
+            if is_over {
+                left[number].push(piece);
+            } else {
+                moved = true;
+                pieces.insert(at, piece);
+            }
+        }
+    }
+    if !moved {
+        return None;
+    }
+    let index = base.index;
+    let rebuilt = |pieces: Vec<Arc<RunPiece>>, run: &Arc<Run>| {
+        if pieces.len() == run.pieces.len() {
+            return Arc::clone(run);
+        }
+        Arc::new(Run {
+            index,
+            tag: run.tag,
+            pieces,
+        })
+    };
+    let mut result: Vec<_> = left
+        .into_iter()
+        .zip(uppers)
+        .filter(|(pieces, _)| !pieces.is_empty())
+        .map(|(pieces, run)| rebuilt(pieces, run))
+        .collect();
+    result.push(rebuilt(pieces, base));
+    Some(result)
+}

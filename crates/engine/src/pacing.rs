@@ -1,0 +1,210 @@
+//! Pacing: which background work comes next, so that none falls behind and nobody in the foreground has to wait for it.
+//!
+//! Why it exists: homing and merging cost about as much as the writes that cause them. Done in small steps, each chosen by
+//! what is most overdue, they keep pace; when the machine is idle they also do what is merely useful.
+//! State: `Upkeep` holds what compactor and merges know between steps. All of it can be lost.
+//! Rules: S21 a step is at most about 64 MiB; a full disk ends it, its files are removed, and it is tried again later.
+//! S22 when the log grows beyond its limit compaction takes every second step at least, merges the others.
+//! Latches and I/O: those of the steps.
+
+use crate::blob_reclaim::BlobAccounts;
+use crate::compact_batch::CompactBatch;
+use crate::compactor::Compactor;
+use crate::counters::Counter;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::forget::Forgetter;
+use crate::index_merge::IndexMerger;
+use crate::row_merge::RowMerger;
+use parking_lot::Mutex;
+use pbxt_base::{Error as StorageError, Lsn, SegmentId};
+use pbxt_io::Worker;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Bytes of log that are kept for the rows in them, at most, before they are homed under way.
+const HOT_BYTES_MAX: u64 = 256 << 20;
+
+/// What a step of background work did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There was nothing to do.
+    Idle,
+    /// Something was done; there may be more.
+    Worked,
+}
+
+/// What background work knows between steps.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    pub compactor: Mutex<Compactor>,
+    pub rows: Mutex<RowMerger>,
+    pub indexes: Mutex<IndexMerger>,
+    pub forgetter: Mutex<Forgetter>,
+    pub blobs: BlobAccounts,
+    pub counters: UpkeepCounters,
+    /// See `Database::log_floor`.
+    floor: AtomicU64,
+    turn: AtomicU64,
+    stopping: AtomicBool,
+    worker: Mutex<Option<Worker>>,
+}
+
+/// Totals since open.
+#[derive(Debug, Default)]
+pub struct UpkeepCounters {
+    /// Segments of the log read for homing.
+    pub segments_compacted: Counter,
+    /// Rows homed or found to need no place.
+    pub rows_homed: Counter,
+    /// Bytes of row pieces read by merges.
+    pub merge_bytes_read: Counter,
+    /// Bytes of row pieces written by merges.
+    pub merge_bytes_written: Counter,
+    /// Steps that a full disk ended.
+    pub steps_without_space: Counter,
+}
+
+impl UpkeepCounters {
+    pub(crate) fn compacted(&self, batch: &CompactBatch, rows: usize) {
+        self.segments_compacted.add(batch.keepers.len() as u64);
+        self.rows_homed.add(rows as u64);
+    }
+
+    pub(crate) fn merged_rows(&self, read: u64, written: u64) {
+        self.merge_bytes_read.add(read);
+        self.merge_bytes_written.add(written);
+    }
+}
+
+impl Upkeep {
+    /// As the checkpoint image has it.
+    pub(crate) fn restore(blobs: &[u8]) -> Result<Self> {
+        Ok(Self {
+            blobs: BlobAccounts::decode(blobs)?,
+            ..Self::default()
+        })
+    }
+
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn raise_floor(&self, lsn: u64) {
+        self.floor.fetch_max(lsn, Ordering::AcqRel);
+    }
+
+    /// True if steps that take long are to end as soon as they can, without a result.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+/// Pause between two looks for work.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The database is idle if nothing was logged for so many looks.
+const IDLE_LOOKS: u32 = 5;
+
+/// A kind of step.
+type Step = fn(&Database) -> Result<Progress>;
+
+impl Database {
+    /// One step of whatever is most overdue; when the database is idle, of whatever is useful. Want of disk space is not an
+    /// error here: the step is tried again later.
+    pub fn upkeep_step(&self, is_idle: bool) -> Result<Progress> {
+        let merges: [Step; 2] = [Self::row_merge_step, Self::index_merge_step];
+        let mut steps: Vec<Step> = vec![Self::settle_tags_step];
+        let compacts = self.hot_bytes() > self.hot_bytes_limit() || is_idle;
+        let turn = self.upkeep.turn.fetch_add(1, Ordering::Relaxed);
+        let first = (turn / 2 % 2) as usize;
+        let merges = [merges[first], merges[1 - first]];
+        if compacts && turn.is_multiple_of(2) {
+            steps.push(Self::compact_step);
+            steps.extend(merges);
+        } else {
+            steps.extend(merges);
+            steps.extend(compacts.then_some(Self::compact_step as Step));
+        }
+        steps.extend([Self::blob_step as Step, Self::forget_step]);
+        for step in steps {
+            match step(self) {
+                Ok(Progress::Idle) => {}
+                Err(Error::Storage(StorageError::NoSpace { .. })) => {
+                    self.upkeep.counters.steps_without_space.add(1);
+                }
+                done => return done,
+            }
+        }
+        Ok(Progress::Idle)
+    }
+
+    /// Starts the thread that takes these steps.
+    pub(crate) fn start_upkeep(self: &Arc<Self>) -> Result<()> {
+        let weak = Arc::downgrade(self);
+        let (mut tail, mut looks) = (Lsn::new(0), 0);
+        let step = move || {
+            let Some(db) = weak.upgrade() else { return };
+            let now = db.log.tail();
+            looks = if now == tail { looks + 1 } else { 0 };
+            tail = now;
+            let is_idle = looks >= IDLE_LOOKS;
+            // A failure of the disk has poisoned the database, which says so; damage is found again by whoever reads it.
+            while !db.upkeep.is_stopping() && matches!(db.upkeep_step(is_idle), Ok(Progress::Worked)) {}
+        };
+        let worker = Worker::spawn("pbxt-upkeep", Arc::clone(&self.poison), PAUSE, step);
+        let failed = |source| StorageError::Io {
+            file: self.store.location(),
+            op: "start a thread for",
+            source,
+        };
+        *self.upkeep.worker.lock() = Some(worker.map_err(failed)?);
+        Ok(())
+    }
+
+    /// Stops the thread, after the part of a step that cannot be left.
+    pub(crate) fn stop_upkeep(&self) {
+        self.upkeep.stopping.store(true, Ordering::Release);
+        let worker = self.upkeep.worker.lock().take();
+        if let Some(mut worker) = worker {
+            worker.stop();
+        }
+    }
+
+    /// Totals of background work.
+    pub fn upkeep_counters(&self) -> &UpkeepCounters {
+        &self.upkeep.counters
+    }
+
+    /// Bytes of log beyond which rows are homed although the database is busy.
+    pub fn hot_bytes_limit(&self) -> u64 {
+        let segment = self.store.geometry().hot_segment_bytes;
+        HOT_BYTES_MAX.min(self.cache_bytes / 4).max(2 * segment)
+    }
+
+    /// Cold files of which less than half is named by a shape. A file that a job still holds is not looked at.
+    pub(crate) fn sparse_files(&self) -> HashSet<SegmentId> {
+        let mut files: HashMap<SegmentId, (u64, u64)> = HashMap::new();
+        for table in self.catalog.tables() {
+            let shape = table.base.shape();
+            for piece in shape.runs.iter().flat_map(|run| &run.pieces) {
+                let all = || {
+                    piece
+                        .file
+                        .sections()
+                        .iter()
+                        .map(|section| section.stored_bytes)
+                        .sum()
+                };
+                let (_, live) = files.entry(piece.file.id()).or_insert_with(|| (all(), 0));
+                *live += piece.stored_bytes();
+            }
+        }
+        let is_sparse = |(id, (all, live)): (SegmentId, (u64, u64))| {
+            let held = self.flight.holds(pbxt_segment::SegmentClass::Cold, id);
+            (live * 2 < all && !held).then_some(id)
+        };
+        files.into_iter().filter_map(is_sparse).collect()
+    }
+}

@@ -1,0 +1,249 @@
+//! Row merge: keeps the runs of a table few and the space of superseded slots small, a few pieces at a time.
+//!
+//! Why it exists: every run that may have a row is one more place to look, and a slot that a newer run has too is dead weight.
+//! Rewriting a whole table would bind twice its space and not end for hours; so a job takes a closed range of row ids: the
+//! pieces of some neighbouring runs that lie in it, and none that lies half in it.
+//! Rules: S8 a job replaces whole pieces of neighbouring settled runs, and its output takes its place in the oldest of them:
+//! no slot of a row is left between a newer slot and the place where that slot went. S9 "deleted" goes only in a job of the
+//! oldest run. S10 a piece over nothing older is moved down, not rewritten.
+//! Latches and I/O: the merge latch, held for a step: reads and writes cold files; a table's shape latch for an exchange.
+//! After a crash: the checkpoint's shape names the pieces before or those after; files nobody names go.
+
+use crate::database::Database;
+use crate::error::Result;
+use crate::pacing::Progress;
+use crate::row_merge_plan::{Choice, plan};
+use crate::row_output::{RowOutput, WrittenRows};
+use crate::row_pieces::{Level, SlotReader, codec_of};
+use crate::row_shape::{RowPiece, RowRun, RowShape};
+use crate::row_writer::RowWriter;
+use crate::table::Table;
+use pbxt_base::{RowId, TableId, stop_point};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+/// Bytes of pieces after which a step takes no further job.
+const STEP_BYTES: u64 = 64 << 20;
+
+/// What the merger remembers between steps.
+#[derive(Debug, Default)]
+pub(crate) struct RowMerger {
+    /// Shapes that were looked at and need nothing.
+    quiet: HashMap<TableId, Weak<RowShape>>,
+}
+
+/// Pieces that become others.
+struct MergeJob {
+    table: Arc<Table>,
+    choice: Choice,
+}
+
+impl Database {
+    /// Merges pieces of row runs where it is due, for up to 64 MiB.
+    pub fn row_merge_step(&self) -> Result<Progress> {
+        let mut merger = self.upkeep.rows.lock();
+        self.poison.check()?;
+        let (jobs, moved) = merger.find_jobs(self);
+        if jobs.is_empty() {
+            return Ok(if moved { Progress::Worked } else { Progress::Idle });
+        }
+        let mut out = RowOutput::new(self);
+        for (number, job) in jobs.iter().enumerate() {
+            if !self.merge_into(job, number, &mut out)? {
+                return Ok(Progress::Idle);
+            }
+        }
+        let written = out.finish()?;
+        stop_point!("merge.before_install");
+        for (number, job) in jobs.iter().enumerate() {
+            job.install(written.of(number));
+        }
+        stop_point!("merge.after_install");
+        self.upkeep
+            .counters
+            .merged_rows(jobs_bytes(&jobs), written_bytes(&written));
+        Ok(Progress::Worked)
+    }
+
+    /// Merges the pieces of a job. False if the database is about to close.
+    fn merge_into(&self, job: &MergeJob, number: usize, out: &mut RowOutput<'_>) -> Result<bool> {
+        let Choice {
+            inputs, is_oldest, ..
+        } = &job.choice;
+        let table = &job.table;
+        let mut readers = Vec::with_capacity(inputs.len());
+        for pieces in inputs {
+            readers.push(SlotReader::new(table.schema(), pieces.clone())?);
+        }
+        let level = if *is_oldest { Level::Base } else { Level::Upper };
+        let mut cutter = job.choice.cutter();
+        let mut writer = RowWriter::new(table.schema(), codec_of(table, level));
+        let mut dead = self.dead_values_of(table);
+        let mut slots = 0_u64;
+        while let Some(row) = readers.iter().filter_map(SlotReader::row).min() {
+            slots += 1;
+            if slots.is_multiple_of(4096) && self.upkeep.is_stopping() {
+                return Ok(false);
+            }
+            let newest = readers.iter().position(|reader| reader.row() == Some(row));
+            let newest = &readers[newest.unwrap_or_default()];
+            if newest.payload().is_some() || !*is_oldest {
+                if cutter.cuts_before(row, out.section_bytes()) {
+                    out.end_section(number, &mut writer)?;
+                }
+                out.push(&mut writer, table.id, row, newest.payload())?;
+            }
+            if let Some(dead) = &mut dead {
+                let slots = readers.iter().filter(|reader| reader.row() == Some(row));
+                dead.note_superseded(slots.map(SlotReader::payload))?;
+            }
+            for reader in &mut readers {
+                if reader.row() == Some(row) {
+                    reader.advance()?;
+                }
+            }
+        }
+        out.end_section(number, &mut writer)?;
+        if let Some(dead) = dead {
+            dead.keep(self);
+        }
+        Ok(true)
+    }
+}
+
+impl RowMerger {
+    /// Jobs for one step, and whether pieces were moved down meanwhile.
+    fn find_jobs(&mut self, db: &Database) -> (Vec<MergeJob>, bool) {
+        let mut jobs = Vec::new();
+        let mut moved = false;
+        let mut bytes = 0;
+        let sparse = db.sparse_files();
+        let tables = db.catalog.tables();
+        let ids: std::collections::HashSet<TableId> = tables.iter().map(|table| table.id).collect();
+        self.quiet.retain(|id, _| ids.contains(id));
+        for table in tables {
+            if bytes >= STEP_BYTES {
+                break;
+            }
+            let shape = table.base.shape();
+            let is_quiet = self
+                .quiet
+                .get(&table.id)
+                .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&shape));
+            if shape.runs.is_empty() || (is_quiet && sparse.is_empty()) {
+                continue;
+            }
+            moved |= move_down(&table);
+            let shape = table.base.shape();
+            match plan(&shape, &sparse) {
+                Some(choice) => {
+                    bytes += choice.bytes();
+                    jobs.push(MergeJob { table, choice });
+                }
+                None => {
+                    self.quiet.insert(table.id, Arc::downgrade(&shape));
+                }
+            }
+        }
+        (jobs, moved)
+    }
+}
+
+impl MergeJob {
+    /// Exchanges the pieces (rule S8). Runs that came meanwhile stay on top.
+    fn install(&self, pieces: Vec<Arc<RowPiece>>) {
+        if self.table.is_dropped() {
+            return;
+        }
+        let _latch = self.table.shaping.lock();
+        let shape = self.table.base.shape();
+        let is_input = |piece: &Arc<RowPiece>| {
+            self.choice
+                .inputs
+                .iter()
+                .flatten()
+                .any(|input| Arc::ptr_eq(input, piece))
+        };
+        let mut runs = Vec::with_capacity(shape.runs.len());
+        for run in &shape.runs {
+            let is_target = Arc::ptr_eq(run, &self.choice.target);
+            if !is_target && !run.pieces.iter().any(&is_input) {
+                runs.push(Arc::clone(run));
+                continue;
+            }
+            let mut left: Vec<_> = run
+                .pieces
+                .iter()
+                .filter(|piece| !is_input(piece))
+                .cloned()
+                .collect();
+            if is_target {
+                left.extend(pieces.iter().cloned());
+                left.sort_by_key(|piece| piece.first);
+            }
+            if !left.is_empty() {
+                runs.push(Arc::new(RowRun {
+                    stamp: run.stamp,
+                    pieces: left,
+                }));
+            }
+        }
+        self.table.base.install(RowShape { runs });
+    }
+}
+
+/// Moves pieces as far down as nothing is beneath them (rule S10). True if there were any.
+fn move_down(table: &Table) -> bool {
+    let _latch = table.shaping.lock();
+    let shape = table.base.shape();
+    let mut runs: Vec<Vec<Arc<RowPiece>>> = shape.runs.iter().map(|run| run.pieces.clone()).collect();
+    let mut moved = false;
+    // From old to new, so that what is moved meets what has been moved before.
+    for from in (0..runs.len()).rev() {
+        if shape.runs[from].is_tagged() {
+            continue;
+        }
+        for piece in std::mem::take(&mut runs[from]) {
+            let mut to = from;
+            for below in from + 1..runs.len() {
+                if overlaps(&runs[below], piece.first, piece.last) {
+                    break;
+                }
+                if !shape.runs[below].is_tagged() {
+                    to = below;
+                }
+            }
+            moved |= to != from;
+            let at = runs[to].partition_point(|other| other.first < piece.first);
+            runs[to].insert(at, piece);
+        }
+    }
+    if moved {
+        let runs = runs
+            .into_iter()
+            .zip(&shape.runs)
+            .filter(|(pieces, _)| !pieces.is_empty());
+        let runs = runs.map(|(pieces, run)| {
+            Arc::new(RowRun {
+                stamp: run.stamp,
+                pieces,
+            })
+        });
+        table.base.install(RowShape { runs: runs.collect() });
+    }
+    moved
+}
+
+/// True if one of the pieces of a run lies in part between these rows.
+pub(crate) fn overlaps(pieces: &[Arc<RowPiece>], first: RowId, last: RowId) -> bool {
+    let at = pieces.partition_point(|piece| piece.last < first);
+    pieces.get(at).is_some_and(|piece| piece.first <= last)
+}
+
+fn jobs_bytes(jobs: &[MergeJob]) -> u64 {
+    jobs.iter().map(|job| job.choice.bytes()).sum()
+}
+
+fn written_bytes(written: &WrittenRows<'_>) -> u64 {
+    written.pieces.iter().map(|(_, piece)| piece.stored_bytes()).sum()
+}

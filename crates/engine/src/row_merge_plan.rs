@@ -1,0 +1,234 @@
+//! Row merge plan: which pieces of a table are merged next, from the shape alone.
+//!
+//! Why it exists: the choice decides how often a row is rewritten and how much space superseded slots bind; it is arithmetic
+//! over ranges and counts, without I/O, so it can be tried with any shape.
+//! Rules: S8 (closed ranges of neighbouring runs); S11 at most four upper runs lie over a row; S12 upper slots of a quarter of
+//! a base piece's rows are merged into it; S13 small pieces of the base that follow each other become one; S14 what lives in
+//! a file of which more than half is dead is rewritten.
+//! Latches and I/O: none.
+
+use crate::row_merge::overlaps;
+use crate::row_pieces::Cutter;
+use crate::row_shape::{RowPiece, RowRun, RowShape};
+use pbxt_base::{RowId, SegmentId};
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// Upper runs that may lie over one row.
+pub(crate) const UPPER_RUNS: usize = 4;
+/// Upper slots for one slot of the base at which they are merged: one for so many.
+const BASE_SLOTS_PER_UPPER: u64 = 4;
+/// A piece of the base below this is small.
+const SMALL_BYTES: u64 = 4 << 20;
+/// So many small pieces that follow each other are worth being merged.
+const SMALL_PIECES: usize = 4;
+
+/// Pieces to be merged.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    /// The oldest run of the job; gets the output.
+    pub target: Arc<RowRun>,
+    /// Pieces of each run, newest run first.
+    pub inputs: Vec<Vec<Arc<RowPiece>>>,
+    /// The target is the oldest run of all.
+    pub is_oldest: bool,
+    /// The oldest run, where the output does not become part of it.
+    base: Option<Arc<RowRun>>,
+}
+
+impl Choice {
+    /// Bytes to read.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.inputs
+            .iter()
+            .flatten()
+            .map(|piece| piece.stored_bytes())
+            .sum()
+    }
+
+    /// Where the output is cut (rule S7).
+    pub(crate) fn cutter(&self) -> Cutter {
+        match &self.base {
+            Some(base) if !self.is_oldest => Cutter::over(&base.pieces, RowId::new(u64::MAX)),
+            _ => Cutter::for_base(),
+        }
+    }
+}
+
+/// The next merge, if one is due. `sparse`: files of which little is alive.
+pub(crate) fn plan(shape: &RowShape, sparse: &HashSet<SegmentId>) -> Option<Choice> {
+    let groups = groups_of(shape);
+    let deep = groups.iter().find_map(|group| too_deep(shape, group.clone()));
+    deep.or_else(|| heavy_base(shape, &groups))
+        .or_else(|| small_base(shape))
+        .or_else(|| in_sparse_file(shape, sparse))
+}
+
+/// Neighbouring settled runs: tagged ones are never merged, nor is anything moved across them.
+fn groups_of(shape: &RowShape) -> Vec<RangeInclusive<usize>> {
+    let mut groups: Vec<RangeInclusive<usize>> = Vec::new();
+    for (number, run) in shape.runs.iter().enumerate() {
+        if run.is_tagged() {
+            continue;
+        }
+        match groups.last_mut() {
+            Some(group) if group.end() + 1 == number => *group = *group.start()..=number,
+            _ => groups.push(number..=number),
+        }
+    }
+    groups
+}
+
+/// Rule S11: a place where more than four upper runs of a group overlap. Runs of like size are merged, from the newest on,
+/// so a row is rewritten about once each time the upper runs double.
+fn too_deep(shape: &RowShape, group: RangeInclusive<usize>) -> Option<Choice> {
+    let oldest = shape.runs.len() - 1;
+    let uppers = *group.start()..(*group.end() + 1).min(oldest);
+    if uppers.len() <= UPPER_RUNS {
+        return None;
+    }
+    for number in uppers.clone() {
+        for piece in &shape.runs[number].pieces {
+            let over = |other: &usize| overlaps(&shape.runs[*other].pieces, piece.first, piece.last);
+            let deep: Vec<usize> = uppers.clone().filter(over).collect();
+            if deep.len() > UPPER_RUNS {
+                let sizes = deep.iter().map(|other| {
+                    overlapping(&shape.runs[*other].pieces, piece.first, piece.last)
+                        .map(|piece| piece.stored_bytes())
+                        .sum()
+                });
+                let count = tier(sizes);
+                return Some(close(shape, deep[0]..=deep[count - 1], piece.first, piece.last));
+            }
+        }
+    }
+    None
+}
+
+/// How many of these, the newest first, are merged: two, and each further one that is not larger than all before it.
+pub(crate) fn tier(sizes: impl Iterator<Item = u64>) -> usize {
+    let mut sum = 0_u64;
+    let mut count = 0;
+    for size in sizes {
+        if count >= 2 && size > sum {
+            break;
+        }
+        sum += size;
+        count += 1;
+    }
+    count
+}
+
+/// Rule S12: the base piece with the most upper slots over it, if they are enough.
+fn heavy_base(shape: &RowShape, groups: &[RangeInclusive<usize>]) -> Option<Choice> {
+    let oldest = shape.runs.len() - 1;
+    let group = groups.last().filter(|group| *group.end() == oldest)?;
+    let mut best: Option<(u64, &Arc<RowPiece>)> = None;
+    for piece in &shape.runs[oldest].pieces {
+        let upper: u64 = (*group.start()..oldest)
+            .map(|number| slots_between(&shape.runs[number], piece.first, piece.last))
+            .sum();
+        let share = upper * 1000 / piece.rows.len().max(1);
+        if share * BASE_SLOTS_PER_UPPER >= 1000 && best.is_none_or(|(most, _)| share > most) {
+            best = Some((share, piece));
+        }
+    }
+    best.map(|(_, piece)| close(shape, group.clone(), piece.first, piece.last))
+}
+
+/// Slots of a run between these rows.
+fn slots_between(run: &RowRun, first: RowId, last: RowId) -> u64 {
+    overlapping(&run.pieces, first, last)
+        .map(|piece| {
+            if first <= piece.first && piece.last <= last {
+                return piece.rows.len();
+            }
+            let below = first.raw().checked_sub(1).map_or(0, |row| piece.rows.rank(row));
+            piece.rows.rank(last.raw()) - below
+        })
+        .sum()
+}
+
+/// Rule S13: from the end, as that is where small pieces come.
+fn small_base(shape: &RowShape) -> Option<Choice> {
+    let base = shape.runs.last().filter(|run| !run.is_tagged())?;
+    let is_small = |piece: &&Arc<RowPiece>| piece.stored_bytes() < SMALL_BYTES;
+    let mut end = base.pieces.len();
+    while end > 0 {
+        let small = base.pieces[..end].iter().rev().take_while(is_small).count();
+        let begin = end - small;
+        let count = tier(
+            base.pieces[begin..end]
+                .iter()
+                .rev()
+                .map(|piece| piece.stored_bytes()),
+        );
+        if count >= SMALL_PIECES {
+            return Some(alone(base, base.pieces[end - count..end].to_vec()));
+        }
+        end = if small <= 1 { end - 1 } else { begin };
+    }
+    None
+}
+
+/// Rule S14.
+fn in_sparse_file(shape: &RowShape, sparse: &HashSet<SegmentId>) -> Option<Choice> {
+    if sparse.is_empty() {
+        return None;
+    }
+    let oldest = shape.runs.len() - 1;
+    for (number, run) in shape.runs.iter().enumerate().filter(|(_, run)| !run.is_tagged()) {
+        let piece = run.pieces.iter().find(|piece| sparse.contains(&piece.file.id()));
+        if let Some(piece) = piece {
+            return Some(Choice {
+                is_oldest: number == oldest,
+                base: shape.runs.last().cloned(),
+                ..alone(run, vec![Arc::clone(piece)])
+            });
+        }
+    }
+    None
+}
+
+fn alone(run: &Arc<RowRun>, pieces: Vec<Arc<RowPiece>>) -> Choice {
+    Choice {
+        target: Arc::clone(run),
+        inputs: vec![pieces],
+        is_oldest: true,
+        base: None,
+    }
+}
+
+/// The job of these runs over these rows, widened until no piece lies half in it (rule S8).
+fn close(shape: &RowShape, runs: RangeInclusive<usize>, mut first: RowId, mut last: RowId) -> Choice {
+    let oldest = shape.runs.len() - 1;
+    let target = *runs.end();
+    loop {
+        let mut range = (first, last);
+        for run in &shape.runs[runs.clone()] {
+            for piece in overlapping(&run.pieces, first, last) {
+                range = (range.0.min(piece.first), range.1.max(piece.last));
+            }
+        }
+        if range == (first, last) {
+            break;
+        }
+        (first, last) = range;
+    }
+    let inputs = shape.runs[runs].iter();
+    Choice {
+        target: Arc::clone(&shape.runs[target]),
+        inputs: inputs
+            .map(|run| overlapping(&run.pieces, first, last).cloned().collect())
+            .collect(),
+        is_oldest: target == oldest,
+        base: shape.runs.last().cloned(),
+    }
+}
+
+/// Pieces that lie in part between these rows.
+fn overlapping(pieces: &[Arc<RowPiece>], first: RowId, last: RowId) -> impl Iterator<Item = &Arc<RowPiece>> {
+    let at = pieces.partition_point(|piece| piece.last < first);
+    pieces[at..].iter().take_while(move |piece| piece.first <= last)
+}

@@ -1,0 +1,119 @@
+//! Settling tags: what becomes of a bulk load's runs when its transaction has ended for good.
+//!
+//! Why it exists: a loaded run bears the stamp of its transaction, which every reader judges. When everybody sees the
+//! transaction the stamp says nothing more; when it was rolled back, the run means nothing.
+//! Rules: S1, S2; B5; D23 nothing is done with a run that the log's tail would name again.
+//! Latches and I/O: the shape latch for an exchange; a rolled-back run of a table with large values is read once (rule S15).
+//! After a crash: the image or the log names run and stamp again.
+
+use crate::database::Database;
+use crate::error::Result;
+use crate::homing::{Standing, standing_of};
+use crate::pacing::Progress;
+use crate::row_pieces::SlotReader;
+use crate::row_shape::{RowRun, RowShape, SETTLED};
+use crate::table::{Index, Table};
+use pbxt_base::CommitTs;
+use pbxt_index::IndexParts;
+use std::sync::Arc;
+
+impl Database {
+    /// Takes the stamp off runs whose transaction is settled, and runs away whose transaction was rolled back.
+    pub fn settle_tags_step(&self) -> Result<Progress> {
+        self.poison.check()?;
+        let horizon = self.txns.horizon();
+        let mut progress = Progress::Idle;
+        for table in self.catalog.tables() {
+            if table.base.shape().runs.iter().any(|run| run.is_tagged())
+                && self.settle_rows(&table, horizon)?
+            {
+                progress = Progress::Worked;
+            }
+            for index in &table.indexes {
+                if index.parts().runs.iter().any(|run| run.tag.is_some())
+                    && self.settle_index(&table, index, horizon)
+                {
+                    progress = Progress::Worked;
+                }
+            }
+        }
+        Ok(progress)
+    }
+
+    fn standing_of_run(&self, run: &RowRun, horizon: CommitTs) -> Standing {
+        // Rule D23: the log's tail may name it again.
+        if !run.is_tagged() || run.stamp.lsn >= self.checkpoint_start() {
+            return Standing::Unfinished;
+        }
+        let guard = crossbeam_epoch::pin();
+        standing_of(self, run.stamp.txn, run.stamp.lsn, horizon, &guard)
+    }
+
+    fn settle_rows(&self, table: &Table, horizon: CommitTs) -> Result<bool> {
+        for run in &table.base.shape().runs {
+            if self.standing_of_run(run, horizon) == Standing::Dead {
+                self.note_dead_run(table, run)?;
+            }
+        }
+        let _latch = table.shaping.lock();
+        let shape = table.base.shape();
+        let mut changed = false;
+        let mut runs = Vec::with_capacity(shape.runs.len());
+        for run in &shape.runs {
+            match self.standing_of_run(run, horizon) {
+                Standing::Settled => {
+                    changed = true;
+                    runs.push(Arc::new(RowRun {
+                        stamp: SETTLED,
+                        pieces: run.pieces.clone(),
+                    }));
+                }
+                Standing::Dead => changed = true,
+                Standing::Unfinished | Standing::Recent(_) => runs.push(Arc::clone(run)),
+            }
+        }
+        if changed {
+            table.base.install(RowShape { runs });
+        }
+        Ok(changed)
+    }
+
+    /// All large values that the rows of a rolled-back load name are dead.
+    fn note_dead_run(&self, table: &Table, run: &RowRun) -> Result<()> {
+        let Some(mut dead) = self.dead_values_of(table) else {
+            return Ok(());
+        };
+        let mut reader = SlotReader::new(table.schema(), run.pieces.clone())?;
+        while reader.row().is_some() {
+            dead.note_superseded([None, reader.payload()].into_iter())?;
+            reader.advance()?;
+        }
+        dead.keep(self);
+        Ok(())
+    }
+
+    /// Runs of rolled-back loads go; the others keep their tag, which a merge drops.
+    fn settle_index(&self, table: &Table, index: &Index, horizon: CommitTs) -> bool {
+        let _latch = table.shaping.lock();
+        let parts = index.parts();
+        let guard = crossbeam_epoch::pin();
+        let named_below = self.checkpoint_start();
+        let is_dead =
+            |(txn, lsn)| lsn < named_below && standing_of(self, txn, lsn, horizon, &guard) == Standing::Dead;
+        let runs: Vec<_> = parts
+            .runs
+            .iter()
+            .filter(|run| !run.tag.is_some_and(is_dead))
+            .cloned()
+            .collect();
+        if runs.len() == parts.runs.len() {
+            return false;
+        }
+        index.install(IndexParts {
+            active: Arc::clone(&parts.active),
+            frozen: parts.frozen.clone(),
+            runs,
+        });
+        true
+    }
+}
