@@ -2,7 +2,7 @@
 //!
 //! Usage: `cargo run --release -p pbxt-index --example run_sizes [million rows] [pk|artist|video|date|read]`
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use pbxt_base::{IndexId, Lsn, RowId, TxnId};
@@ -13,7 +13,13 @@ use pbxt_testkit::SimDisk;
 /// Key, row id, unpack information.
 type Entry = (Vec<u8>, u64, Vec<u8>);
 
-fn store() -> Arc<SegmentStore> {
+/// One for all runs: the names of its files are the names of blocks in the cache.
+fn store() -> &'static Arc<SegmentStore> {
+    static STORE: OnceLock<Arc<SegmentStore>> = OnceLock::new();
+    STORE.get_or_init(new_store)
+}
+
+fn new_store() -> Arc<SegmentStore> {
     let geometry = Geometry {
         hot_segment_bytes: 32 << 10,
         chunk_bytes: 8 << 10,
@@ -112,7 +118,7 @@ fn per_entry(time: Duration, entries: u64) -> f64 {
 
 fn build(entries: &[Entry], codec: Codec) -> (Run, Duration) {
     let start = Instant::now();
-    let mut out = RunBuilder::new(&store(), IndexId::new(1), None, codec);
+    let mut out = RunBuilder::new(store(), IndexId::new(1), None, codec);
     for (key, row, unpack) in entries {
         out.push(
             key,
@@ -155,10 +161,13 @@ fn scan(parts: &Arc<IndexParts>, cache: &Arc<BlockCache>, what: &str, forward: b
     println!("{what:<44} {:>8.1} ns", per_entry(start.elapsed(), found));
 }
 
+/// Random probes of one figure.
+const PROBES: u64 = 100_000;
+
 fn probe(parts: &Arc<IndexParts>, cache: &Arc<BlockCache>, what: &str, rows: u64, step: u64) {
     let (mut batch, mut hits) = (Batch::new(), 0);
     let start = Instant::now();
-    for number in 0..1_000_000 {
+    for number in 0..PROBES {
         let key = int_key(mix(number) % rows * step + 1);
         let found = |_: pbxt_index::EntryView<'_>| {
             hits += 1;
@@ -170,7 +179,7 @@ fn probe(parts: &Arc<IndexParts>, cache: &Arc<BlockCache>, what: &str, rows: u64
     }
     println!(
         "{what:<44} {:>8.1} ns, {hits} hits",
-        per_entry(start.elapsed(), 1_000_000)
+        per_entry(start.elapsed(), PROBES)
     );
 }
 
