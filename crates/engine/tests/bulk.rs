@@ -1,0 +1,451 @@
+//! Bulk loads: rows that go around the hot log appear, vanish and collide as if they had come one by one.
+//!
+//! Each test names the rule it holds. Those at stop points need feature `stop-points`.
+
+mod common;
+#[cfg(feature = "stop-points")]
+#[path = "common/hold.rs"]
+mod hold;
+
+use common::{Bench, row};
+use pbxt::{Error, NewVersion, Result, Session, SessionConfig};
+use pbxt_io::Disk;
+use pbxt_sim::client::Client;
+use pbxt_sim::table::{PlayRow, PlayTable};
+use pbxt_testkit::Rng;
+use std::collections::BTreeMap;
+
+/// Several chunks of the small cache that these tests have.
+const MANY: u32 = 3000;
+/// Fewer rows than a load is made for.
+const FEW: u32 = 200;
+
+fn full(id: u32) -> PlayRow {
+    PlayRow {
+        group: Some(id % 7),
+        tag: (!id.is_multiple_of(3)).then_some(id),
+        ..row(id)
+    }
+}
+
+fn put(session: &mut Session, table: &PlayTable, row: &PlayRow) -> Result<()> {
+    let keys = table.key_changes(None, row)?;
+    let payload = table.encode(row)?;
+    let version = NewVersion {
+        payload: &payload,
+        schema_version: table.schema_version(),
+        keys: &keys,
+    };
+    session.insert_or_load(&table.table, version).map(|_| ())
+}
+
+fn bracket(session: &mut Session, table: &PlayTable, rows: &[PlayRow]) -> Result<()> {
+    session.bulk_begin(&table.table, u64::MAX, false);
+    let done = rows.iter().try_for_each(|row| put(session, table, row));
+    let ended = session.bulk_end(&table.table, done.is_err());
+    done.and(ended)
+}
+
+/// One statement that loads rows.
+fn load(client: &mut Client, table: &PlayTable, rows: &[PlayRow]) -> Result<()> {
+    client.statement(|session| bracket(session, table, rows))
+}
+
+fn rows_of(ids: impl IntoIterator<Item = u32>) -> Vec<PlayRow> {
+    ids.into_iter().map(full).collect()
+}
+
+/// The rows without their ids, which nobody promises.
+fn plain(bench: &mut Bench) -> Vec<PlayRow> {
+    let mut rows: Vec<PlayRow> = bench.rows().into_iter().map(|(_, row)| row).collect();
+    rows.sort_by_key(|row| row.id);
+    rows
+}
+
+fn piece_files(bench: &Bench) -> usize {
+    let names = bench.disk.list().expect("a list of files");
+    names.iter().filter(|name| name.contains("cold") || name.contains("meta")).count()
+}
+
+fn expect_duplicate(result: Result<()>, index: usize) {
+    match result {
+        Err(Error::DuplicateKey { index_no, .. }) => assert_eq!(index_no, index),
+        other => panic!("a duplicate key in index {index} was expected, not {other:?}"),
+    }
+}
+
+#[test]
+fn a_load_appears_with_its_commit_and_in_every_index() {
+    let mut bench = Bench::new();
+    let mut other = bench.other(2);
+    let rows = rows_of((1..=MANY).rev());
+    load(&mut bench.client, &bench.table, &rows).expect("a load");
+    assert_eq!(other.count(&bench.table).expect("a count"), 0);
+    assert!(other.scan(&bench.table).expect("a scan").is_empty());
+    assert_eq!(plain(&mut bench), rows_of(1..=MANY), "the load sees itself");
+    other.session.commit().expect("the end of a reader");
+    bench.client.session.commit().expect("a commit");
+    assert_eq!(other.scan(&bench.table).expect("a scan").len(), MANY as usize);
+    assert_eq!(plain(&mut bench), rows_of(1..=MANY));
+    assert!(piece_files(&bench) > 0, "the rows went to piece files");
+    assert_eq!(bench.client.check(&bench.table).expect("a check"), Vec::<String>::new());
+}
+
+#[test]
+fn rows_of_a_chunk_stand_in_the_order_of_the_primary_key() {
+    let mut bench = Bench::new();
+    let rows = rows_of((1..=500).rev());
+    load(&mut bench.client, &bench.table, &rows).expect("a load");
+    let read = bench.rows();
+    assert!(read.windows(2).all(|pair| pair[0].1.id < pair[1].1.id), "L1");
+}
+
+#[test]
+fn a_load_into_a_table_with_rows_mixes_with_them() {
+    let mut bench = Bench::new();
+    for id in (2..400).step_by(2) {
+        bench.client.insert(&bench.table, &full(id)).expect("an insert");
+    }
+    bench.client.session.commit().expect("a commit");
+    let odd = rows_of((1..MANY).step_by(2));
+    load(&mut bench.client, &bench.table, &odd).expect("a load");
+    bench.client.session.commit().expect("a commit");
+    let mut expected: BTreeMap<u32, PlayRow> = odd.into_iter().map(|row| (row.id, row)).collect();
+    expected.extend((2..400).step_by(2).map(|id| (id, full(id))));
+    for (at, (id, old)) in bench.rows().into_iter().enumerate() {
+        if at % 10 == 0 {
+            bench.client.delete(&bench.table, id).expect("a delete");
+            expected.remove(&old.id);
+        } else if at % 10 == 1 {
+            let new = PlayRow {
+                group: Some(99),
+                ..old.clone()
+            };
+            bench.client.update(&bench.table, id, |_| new.clone()).expect("an update");
+            expected.insert(old.id, new);
+        }
+    }
+    assert_eq!(plain(&mut bench), expected.values().cloned().collect::<Vec<_>>());
+    bench.client.session.rollback().expect("a rollback");
+    assert_eq!(bench.rows().len(), 199 + (MANY / 2) as usize);
+}
+
+#[test]
+fn a_load_is_undone_with_its_statement_savepoint_or_transaction() {
+    let mut bench = Bench::new();
+    load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("a load");
+    let savepoint = bench.client.session.savepoint().expect("a savepoint");
+    load(&mut bench.client, &bench.table, &rows_of(MANY + 1..=2 * MANY)).expect("a load");
+    assert_eq!(bench.rows().len(), 2 * MANY as usize);
+    bench.client.session.rollback_to(savepoint).expect("a partial rollback");
+    assert_eq!(plain(&mut bench), rows_of(1..=MANY));
+    let failed = bench.client.statement(|session| {
+        bracket(session, &bench.table, &rows_of(MANY + 1..=2 * MANY))?;
+        Err::<(), _>(Error::Killed)
+    });
+    assert!(failed.is_err());
+    assert_eq!(plain(&mut bench), rows_of(1..=MANY));
+    load(&mut bench.client, &bench.table, &rows_of(MANY + 1..=2 * MANY)).expect("the keys are free again");
+    bench.client.session.rollback().expect("a rollback");
+    assert_eq!(bench.rows(), []);
+    load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("the keys are free again");
+    bench.client.session.commit().expect("a commit");
+    assert_eq!(plain(&mut bench), rows_of(1..=MANY));
+}
+
+#[test]
+fn a_load_is_part_of_the_table_before_its_transaction_reads_or_marks() {
+    let mut bench = Bench::new();
+    let table = bench.table.clone();
+    let seen = bench.client.statement(|session| {
+        session.bulk_begin(&table.table, u64::MAX, false);
+        rows_of(1..=MANY).iter().try_for_each(|row| put(session, &table, row))?;
+        let mut cursor = pbxt::Cursor::new(&table.table);
+        cursor.bind(session, pbxt::Bind::default())?;
+        cursor.scan_start(session)?;
+        let mut seen = 0;
+        while cursor.scan_next(session, |_| Ok(()))? {
+            seen += 1;
+        }
+        rows_of(MANY + 1..=2 * MANY).iter().try_for_each(|row| put(session, &table, row))?;
+        session.bulk_end(&table.table, false)?;
+        Ok(seen)
+    });
+    assert_eq!(seen.expect("a statement"), MANY, "L7");
+    assert_eq!(plain(&mut bench), rows_of(1..=2 * MANY));
+}
+
+#[test]
+fn few_rows_are_written_one_by_one() {
+    let mut bench = Bench::new();
+    load(&mut bench.client, &bench.table, &rows_of(1..=FEW)).expect("a load");
+    assert_eq!(piece_files(&bench), 0, "L5");
+    assert_eq!(plain(&mut bench), rows_of(1..=FEW));
+    expect_duplicate(load(&mut bench.client, &bench.table, &rows_of([FEW + 1, 7])), 0);
+    let refused = bench.client.session.refused_row().expect("the refused row").to_vec();
+    assert_eq!(bench.table.decode(&refused).expect("a row"), full(7));
+    assert_eq!(plain(&mut bench), rows_of(1..=FEW));
+}
+
+/// Loads rows that must be refused for a duplicate of `id` in an index; nothing may stay of them.
+fn refuse(bench: &mut Bench, rows: &[PlayRow], index: usize, refused: &PlayRow) {
+    let before = plain(bench);
+    let files = piece_files(bench);
+    expect_duplicate(load(&mut bench.client, &bench.table, rows), index);
+    let payload = bench.client.session.refused_row().expect("the refused row").to_vec();
+    assert_eq!(&bench.table.decode(&payload).expect("a row"), refused);
+    assert_eq!(plain(bench), before);
+    assert!(files <= piece_files(bench));
+}
+
+#[test]
+fn a_duplicate_inside_a_load_is_found_and_named() {
+    let mut bench = Bench::new();
+    let mut rows = rows_of(1..=MANY);
+    rows[2500].id = 17;
+    let refused = rows[2500].clone();
+    refuse(&mut bench, &rows, 0, &refused);
+    assert_eq!(piece_files(&bench), 0, "L4");
+    let mut rows = rows_of(1..=MANY);
+    rows[2600].tag = Some(1);
+    let refused = rows[2600].clone();
+    refuse(&mut bench, &rows, 2, &refused);
+    for row in &mut rows {
+        row.tag = None;
+    }
+    load(&mut bench.client, &bench.table, &rows).expect("NULL is no duplicate of NULL");
+    assert_eq!(bench.rows().len(), MANY as usize);
+}
+
+#[test]
+fn a_duplicate_of_another_row_is_found_wherever_that_is() {
+    let mut bench = Bench::new();
+    bench.client.insert(&bench.table, &full(5000)).expect("an insert");
+    bench.client.session.commit().expect("a commit");
+    let mut rows = rows_of(1..=MANY);
+    rows.push(full(5000));
+    // Committed, in a tree.
+    refuse(&mut bench, &rows, 0, &full(5000));
+    // Committed, in a run, at both ends and between.
+    load(&mut bench.client, &bench.table, &rows_of(10_000..10_000 + MANY)).expect("a load");
+    bench.client.session.commit().expect("a commit");
+    for id in [10_000, 10_000 + MANY - 1, 10_777] {
+        let mut rows = rows_of(20_000..20_000 + MANY);
+        rows.insert(999, full(id));
+        refuse(&mut bench, &rows, 0, &full(id));
+    }
+    // Of the same transaction, deleted and not.
+    let (first, _) = bench.rows()[0];
+    let mut rows = rows_of(30_000..30_000 + MANY);
+    rows.insert(1234, full(5000));
+    refuse(&mut bench, &rows, 0, &full(5000));
+    bench.client.delete(&bench.table, first).expect("a delete");
+    load(&mut bench.client, &bench.table, &rows).expect("the key is free");
+    let count = bench.rows().len();
+    refuse(&mut bench, &rows_of(32_000..32_000 + MANY), 0, &full(32_000));
+    assert_eq!(bench.rows().len(), count);
+}
+
+#[test]
+fn a_load_waits_for_the_transaction_that_has_one_of_its_keys() {
+    let mut bench = Bench::new();
+    let mut other = bench.other(2);
+    other.insert(&bench.table, &full(77)).expect("an insert");
+    let refused = load(&mut bench.client, &bench.table, &rows_of(1..=MANY));
+    assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
+    assert_eq!(bench.rows(), []);
+    other.session.rollback().expect("a rollback");
+    load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("a load");
+    let late = other.insert(&bench.table, &full(78));
+    assert!(matches!(late, Err(Error::LockTimeout { .. })), "{late:?}");
+    bench.client.session.commit().expect("a commit");
+    let taken = other.insert(&bench.table, &full(78));
+    assert!(matches!(taken, Err(Error::DuplicateKey { .. })), "{taken:?}");
+    assert_eq!(plain(&mut bench), rows_of(1..=MANY));
+}
+
+#[test]
+fn a_waiting_load_goes_on_when_the_key_comes_free() {
+    for commits in [false, true] {
+        let mut bench = Bench::new();
+        let mut other = bench.other(2);
+        other.insert(&bench.table, &full(77)).expect("an insert");
+        bench.client.session.configure(SessionConfig {
+            lock_wait_timeout_ms: 20_000,
+            ..SessionConfig::default()
+        });
+        let table = bench.table.clone();
+        let client = &mut bench.client;
+        std::thread::scope(|scope| {
+            let loading = scope.spawn(move || load(client, &table, &rows_of(1..=MANY)));
+            while bench.db.waits.waiting_pairs().is_empty() {
+                std::thread::yield_now();
+            }
+            if commits {
+                other.session.commit().expect("a commit");
+            } else {
+                other.session.rollback().expect("a rollback");
+            }
+            let loaded = loading.join().expect("the load ends");
+            if commits {
+                expect_duplicate(loaded, 0);
+            } else {
+                loaded.expect("a load");
+            }
+        });
+        bench.client.session.commit().expect("a commit");
+        let expected = if commits { rows_of([77]) } else { rows_of(1..=MANY) };
+        assert_eq!(plain(&mut bench), expected);
+    }
+}
+
+#[test]
+fn a_key_deleted_since_the_snapshot_is_a_write_conflict() {
+    let mut bench = Bench::new();
+    let id = bench.client.insert(&bench.table, &full(77)).expect("an insert");
+    bench.client.session.commit().expect("a commit");
+    assert_eq!(bench.rows().len(), 1);
+    let mut other = bench.other(2);
+    other.delete(&bench.table, id).expect("a delete");
+    other.session.commit().expect("a commit");
+    let refused = load(&mut bench.client, &bench.table, &rows_of(1..=MANY));
+    assert!(matches!(refused, Err(Error::WriteConflict { .. })), "T20: {refused:?}");
+    bench.client.session.rollback().expect("a rollback");
+    load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("a load");
+    assert_eq!(plain(&mut bench), rows_of(1..=MANY));
+}
+
+#[test]
+fn loads_of_two_transactions_stand_side_by_side() {
+    let mut bench = Bench::new();
+    let mut other = bench.other(2);
+    load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("a load");
+    load(&mut other, &bench.table, &rows_of(MANY + 1..=2 * MANY)).expect("a load");
+    let both = load(&mut other, &bench.table, &rows_of(MANY..=3 * MANY));
+    assert!(both.is_err(), "{both:?}");
+    bench.client.session.rollback().expect("a rollback");
+    other.session.commit().expect("a commit");
+    assert_eq!(plain(&mut bench), rows_of(MANY + 1..=2 * MANY));
+}
+
+#[test]
+fn a_full_disk_ends_the_statement_and_leaves_no_file() {
+    let mut bench = Bench::new();
+    bench.client.insert(&bench.table, &full(9999)).expect("an insert");
+    bench.client.session.commit().expect("a commit");
+    bench.disk.set_free_bytes(Some(100 << 10));
+    let refused = load(&mut bench.client, &bench.table, &rows_of(1..=4 * MANY));
+    assert!(refused.is_err(), "the disk is full");
+    bench.disk.set_free_bytes(None);
+    assert_eq!(piece_files(&bench), 0, "L4");
+    assert_eq!(plain(&mut bench), rows_of([9999]));
+    load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("a load");
+    assert_eq!(bench.rows().len(), MANY as usize + 1);
+}
+
+#[test]
+fn random_loads_agree_with_a_map() {
+    for seed in 0..20 {
+        let mut rng = Rng::new(seed);
+        let mut bench = Bench::new();
+        let mut model: BTreeMap<u32, PlayRow> = BTreeMap::new();
+        for _ in 0..6 {
+            let count = rng.below(2000) as u32 + 1;
+            let mut rows: Vec<PlayRow> = (0..count)
+                .map(|_| PlayRow {
+                    group: rng.chance(70).then(|| rng.below(5) as u32),
+                    tag: rng.chance(50).then(|| rng.below(1 << 30) as u32),
+                    name: vec![b'a'; rng.below(40) as usize],
+                    ..row(rng.below(1 << 22) as u32)
+                })
+                .collect();
+            if rng.chance(50) {
+                rows.sort_by_key(|row| row.id);
+            }
+            let mut after = model.clone();
+            let mut tags: std::collections::BTreeSet<u32> = model.values().filter_map(|row| row.tag).collect();
+            let fits = rows.iter().all(|row| {
+                after.insert(row.id, row.clone()).is_none() && row.tag.is_none_or(|tag| tags.insert(tag))
+            });
+            let loaded = load(&mut bench.client, &bench.table, &rows);
+            assert_eq!(loaded.is_ok(), fits, "seed {seed}: {loaded:?}");
+            let keep = rng.chance(60);
+            if keep {
+                bench.client.session.commit().expect("a commit");
+            } else {
+                bench.client.session.rollback().expect("a rollback");
+            }
+            if keep && fits {
+                model = after;
+            }
+            assert_eq!(plain(&mut bench), model.values().cloned().collect::<Vec<_>>(), "seed {seed}");
+        }
+    }
+}
+
+#[cfg(feature = "stop-points")]
+mod at_stop_points {
+    use super::*;
+    use hold::{hold_at, turn};
+
+    /// Rule X15: a single row and a load want the same key at the same time; one of them gets it.
+    #[test]
+    fn a_claim_and_a_load_never_get_the_same_key() {
+        for point in ["unique.after_probe", "unique.after_claim", "write.after_link"] {
+            let turn = turn();
+            let mut bench = Bench::new();
+            let (mut other, table) = (bench.other(2), bench.table.clone());
+            let held = hold_at(&turn, point, move || {
+                let inserted = other.insert(&table, &full(77));
+                if inserted.is_ok() {
+                    other.session.commit().expect("a commit");
+                } else {
+                    other.session.rollback().expect("a rollback");
+                }
+                inserted.is_ok()
+            });
+            let (sender, ended) = std::sync::mpsc::channel();
+            let (mut client, table) = (bench.other(3), bench.table.clone());
+            let loading = std::thread::spawn(move || {
+                let loaded = load(&mut client, &table, &rows_of(1..=MANY));
+                let kept = loaded.is_ok() && client.session.commit().is_ok();
+                let _ = sender.send(kept);
+            });
+            // The load may have to wait for the row operation under way.
+            let early = ended.recv_timeout(std::time::Duration::from_millis(1500)).ok();
+            let inserted = held.release();
+            let loaded = early.unwrap_or_else(|| ended.recv().expect("the load ends"));
+            loading.join().expect("the load ends");
+            assert!(!(loaded && inserted), "{point}: both have the key");
+            let rows = plain(&mut bench);
+            let expected = match (loaded, inserted) {
+                (true, false) => rows_of(1..=MANY),
+                (false, true) => rows_of([77]),
+                _ => Vec::new(),
+            };
+            assert_eq!(rows, expected, "{point}");
+        }
+    }
+
+    #[test]
+    fn rows_in_the_way_of_a_published_load_are_refused_and_others_are_not() {
+        for point in ["bulk.after_claims", "bulk.before_records", "bulk.after_publish"] {
+            let turn = turn();
+            let mut bench = Bench::new();
+            let (mut loader, table) = (bench.other(2), bench.table.clone());
+            let held = hold_at(&turn, point, move || {
+                load(&mut loader, &table, &rows_of(1..=MANY)).expect("a load");
+                loader.session.commit().expect("a commit");
+            });
+            let inserted = bench.client.insert(&bench.table, &full(77));
+            assert!(matches!(inserted, Err(Error::LockTimeout { .. })), "{point}: {inserted:?}");
+            bench.client.insert(&bench.table, &full(9000)).expect("another key");
+            assert_eq!(plain(&mut bench), rows_of([9000]), "{point}");
+            bench.client.session.commit().expect("a commit");
+            held.release();
+            let mut expected = rows_of(1..=MANY);
+            expected.push(full(9000));
+            assert_eq!(plain(&mut bench), expected, "{point}");
+        }
+    }
+}
