@@ -136,7 +136,25 @@ int ha_pbxt::close() {
   return 0;
 }
 
+int ha_pbxt::extra(enum ha_extra_function operation) {
+  switch (operation) {
+    case HA_EXTRA_IGNORE_DUP_KEY:
+    case HA_EXTRA_WRITE_CAN_REPLACE:
+    case HA_EXTRA_INSERT_WITH_UPDATE:
+      wants_row_answers_ = true;
+      break;
+    case HA_EXTRA_NO_IGNORE_DUP_KEY:
+    case HA_EXTRA_WRITE_CANNOT_REPLACE:
+      wants_row_answers_ = false;
+      break;
+    default:
+      break;
+  }
+  return 0;
+}
+
 int ha_pbxt::reset() {
+  bulk_announced_ = wants_row_answers_ = false;
   if (cursor_) pbxt_cursor_reset(cursor_);  // none after a TRUNCATE that could not open the table again
   pending_ = Pending::kNothing;
   seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = false;
@@ -189,6 +207,9 @@ int ha_pbxt::read_newest(bool on) {
 
 void ha_pbxt::unbind() {
   if (!session_) return;
+  // The server ends what it began; what it did not belongs to a statement that failed.
+  if (bulk_open_) pbxt_bulk_end(cursor_, 1);
+  bulk_open_ = bulk_announced_ = false;
   reads_newest_ = false;
   pbxt_cursor_unbind(cursor_);
   session_ = nullptr;

@@ -36,7 +36,7 @@ class ha_pbxt final : public handler {
   int open(const char* name, int mode, uint test_if_locked) noexcept override;
   int close() override;
   int info(uint flag) override;
-  int extra(enum ha_extra_function) override { return 0; }
+  int extra(enum ha_extra_function operation) override;
   int reset() override;
   int external_lock(THD* thd, int lock_type) override;
   int start_stmt(THD* thd, thr_lock_type lock_type) override;
@@ -77,6 +77,8 @@ class ha_pbxt final : public handler {
   int write_row(const uchar* record) override;
   int update_row(const uchar* old_record, const uchar* new_record) override;
   int delete_row(const uchar* record) override;
+  void start_bulk_insert(ha_rows rows, uint flags) override;
+  int end_bulk_insert() override;
   void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
                           ulonglong* reserved) override;
   int reset_auto_increment(ulonglong value) override;
@@ -134,6 +136,7 @@ class ha_pbxt final : public handler {
   int seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode);
   int set_end_of_range(const key_range* end);
   int key_duplicated();
+  int begin_bulk();
   int raise_auto_increment(Field* field);
   void get_auto_increment_in_group(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
                                    ulonglong* reserved);
@@ -153,6 +156,11 @@ class ha_pbxt final : public handler {
   uchar* reading_ = nullptr;    /* the record being read */
   bool columns_changed_ = true; /* since they were last told to the cursor */
   bool scan_open_ = false;
+  /* Rows are announced; the engine is told at the first one, when the server has said all it wants to know. */
+  bool bulk_announced_ = false;
+  bool bulk_open_ = false;
+  bool wants_row_answers_ = false; /* IGNORE, REPLACE or ON DUPLICATE KEY UPDATE */
+  ha_rows bulk_rows_ = 0;
   uint seek_length_ = 0;
   uint duplicate_index_ = 0;
   uint64_t known_auto_increment_ = 0; /* the engine's next value is at least this */

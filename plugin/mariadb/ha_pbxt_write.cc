@@ -39,11 +39,47 @@ int ha_pbxt::write_row(const uchar* record) {
   bool in_place = record == table->record[0];
   if (table->next_number_field && in_place)
     if (int error = update_auto_increment()) return error;
+  if (unlikely(bulk_announced_))
+    if (int error = begin_bulk()) return error;
   pbxt_status status = pbxt_insert(cursor_, record);
   if (unlikely(status != PBXT_OK)) return status == PBXT_DUPLICATE_KEY ? key_duplicated() : fail(status);
   // Also values that the server made need it: SET INSERT_ID and replicas bring their own.
   if (table->next_number_field && in_place) return raise_auto_increment(table->next_number_field);
   return 0;
+}
+
+/* ---- many rows ---- */
+
+/* INSERT ... SELECT calls this before it says IGNORE, REPLACE or ON DUPLICATE KEY UPDATE. */
+void ha_pbxt::start_bulk_insert(ha_rows rows, uint) {
+  bulk_announced_ = true;
+  bulk_rows_ = rows;
+}
+
+int ha_pbxt::begin_bulk() {
+  bulk_announced_ = false;
+  bulk_open_ = true;
+  return fail(pbxt_bulk_begin(cursor_, bulk_rows_, wants_row_answers_ ? PBXT_BULK_ROW_ANSWERS : 0));
+}
+
+/* The server prints the key of the record in its hand when this says that a key is taken, so the row that was
+ * refused is put there. */
+int ha_pbxt::end_bulk_insert() {
+  bulk_announced_ = false;
+  if (!bulk_open_) return 0;
+  bulk_open_ = false;
+  bool abort = ha_thd()->killed || ha_thd()->is_error();
+  pbxt_status status = pbxt_bulk_end(cursor_, abort);
+  if (likely(status == PBXT_OK)) return 0;
+  if (status == PBXT_DUPLICATE_KEY) {
+    prepare_record(table->record[0]);
+    pbxt_bulk_refused(cursor_, reading_);
+    open_table_->reset_nulls(reading_);
+    my_errno = key_duplicated();
+  } else {
+    my_errno = fail(status);
+  }
+  return my_errno;  // some callers look at the one, some at the other
 }
 
 int ha_pbxt::update_row(const uchar* old_record, const uchar* new_record) {

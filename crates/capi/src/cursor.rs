@@ -38,12 +38,17 @@ pub struct PbxtCursor {
 }
 
 impl PbxtCursor {
+    /// True if each change commits by itself.
+    pub(crate) fn is_autonomous(&self) -> bool {
+        self.autonomous.is_some()
+    }
+
     /// The cursor, the session its calls run in, and the length of a record.
     ///
     /// # Safety
     /// The bound session is open and used by this thread only.
     #[inline]
-    unsafe fn split(&mut self) -> Result<(&mut HostCursor, &mut Session, usize), Error> {
+    pub(crate) unsafe fn split(&mut self) -> Result<(&mut HostCursor, &mut Session, usize), Error> {
         let session = match self.autonomous.as_deref_mut() {
             Some(own) => own,
             // SAFETY: passed on.
@@ -56,7 +61,7 @@ impl PbxtCursor {
 /// # Safety
 /// `cursor` came from `pbxt_cursor_open`, is open, and no other reference to it exists.
 #[inline]
-unsafe fn cursor<'a>(cursor: *mut PbxtCursor) -> Result<&'a mut PbxtCursor, Error> {
+pub(crate) unsafe fn cursor<'a>(cursor: *mut PbxtCursor) -> Result<&'a mut PbxtCursor, Error> {
     // SAFETY: by the contract above.
     unsafe { cursor.as_mut() }.ok_or_else(|| Error::Invalid("the cursor handle is null".into()))
 }
@@ -66,7 +71,7 @@ unsafe fn cursor<'a>(cursor: *mut PbxtCursor) -> Result<&'a mut PbxtCursor, Erro
 /// # Safety
 /// `record` names that many bytes nobody else uses during the call.
 #[inline]
-unsafe fn record_mut<'a>(record: *mut u8, bytes: usize) -> &'a mut [u8] {
+pub(crate) unsafe fn record_mut<'a>(record: *mut u8, bytes: usize) -> &'a mut [u8] {
     // SAFETY: by the contract above.
     unsafe { std::slice::from_raw_parts_mut(record, bytes) }
 }

@@ -9,6 +9,7 @@
     reason = "the safety contract of every function is the header's"
 )]
 
+mod bulk;
 mod cursor;
 mod database;
 mod definition;

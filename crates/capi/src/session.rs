@@ -133,7 +133,9 @@ simple! {
 pub unsafe extern "C" fn pbxt_statement_end(handle: *mut PbxtSession) -> Status {
     call(|| {
         // SAFETY: a valid handle, used by its one thread.
-        unsafe { session(handle)? }.end_statement();
+        let session = unsafe { session(handle)? };
+        session.flush_all_bulk()?;
+        session.end_statement();
         Ok(())
     })
 }
