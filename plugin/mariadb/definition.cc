@@ -215,15 +215,17 @@ void Definition::build(const TABLE* table, const char* name) noexcept {
   }
   def.host_version = share->tabledef_version.str;
   def.host_version_len = share->tabledef_version.length;
-  if (share->option_struct)
+  if (share->option_struct) {
     def.conflict_mode = static_cast<pbxt_conflict_mode>(share->option_struct->conflict_mode);
+    def.compression = static_cast<uint8_t>(share->option_struct->compression);
+  }
   def.temporary = share->tmp_table != NO_TMP_TABLE;
 }
 
 bool Definition::stores_like(const Definition& other) const {
   if (def.record_length != other.def.record_length || columns_.size() != other.columns_.size() ||
       indexes_.size() != other.indexes_.size() || parts_.size() != other.parts_.size() ||
-      def.conflict_mode != other.def.conflict_mode)
+      def.conflict_mode != other.def.conflict_mode || def.compression != other.def.compression)
     return false;
   for (size_t i = 0; i < columns_.size(); i++)
     if (!same_column(columns_[i], other.columns_[i])) return false;

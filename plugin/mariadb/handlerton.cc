@@ -132,7 +132,8 @@ int check_version(handlerton*, const char* path, const LEX_CUSTRING* version, ul
 const char* no_file_extensions[] = {NullS};
 
 ha_create_table_option table_options[] = {
-    HA_TOPTION_ENUM("CONFLICT_MODE", conflict_mode, "DEFAULT,ERROR,WAIT", 0), HA_TOPTION_END};
+    HA_TOPTION_ENUM("CONFLICT_MODE", conflict_mode, "DEFAULT,ERROR,WAIT", 0),
+    HA_TOPTION_ENUM("COMPRESSION", compression, "DEFAULT,NONE,LZ4,ZSTD", 0), HA_TOPTION_END};
 
 }  // namespace
 

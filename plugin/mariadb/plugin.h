@@ -36,6 +36,7 @@
 /* Table options of CREATE TABLE; the server demands this name. */
 struct ha_table_option_struct {
   uint conflict_mode; /* position in "DEFAULT,ERROR,WAIT" = pbxt_conflict_mode */
+  uint compression;   /* position in "DEFAULT,NONE,LZ4,ZSTD" = pbxt_table_def.compression */
 };
 
 namespace pbxt {

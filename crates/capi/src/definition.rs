@@ -2,7 +2,7 @@
 
 use crate::guard::{bytes, text};
 use pbxt::host::HostIndex;
-use pbxt::{ConflictMode, Error, IndexDef, Result, TableDef};
+use pbxt::{Compression, ConflictMode, Error, IndexDef, Result, TableDef};
 use pbxt_base::{IndexId, TableId};
 use pbxt_rows::{HostColumn, HostKind, HostLayout, KeyEncoding, KeyPart, KeySpec, WeightScheme};
 use std::ffi::{c_char, c_void};
@@ -73,6 +73,7 @@ pub struct PbxtTableDef {
     pub auto_increment: u64,
     pub conflict_mode: i32,
     pub temporary: u8,
+    pub compression: u8,
 }
 
 /// Schema version of every definition made here; ALTER in place will count it up.
@@ -146,6 +147,9 @@ impl PbxtTableDef {
             host_version: unsafe { bytes(self.host_version, self.host_version_len) }.to_vec(),
             conflict_mode: conflict_mode(self.conflict_mode)?,
             temporary: self.temporary != 0,
+            compression: Compression::from_code(self.compression).ok_or_else(|| {
+                Error::Invalid(format!("compression {} is not one of 0 to 3", self.compression))
+            })?,
             created: 0,
         })
     }

@@ -92,7 +92,8 @@ fn check_chains(
         let mut above = None;
         while !addr.is_none() {
             let version = match read_version(db, addr, &guard) {
-                Ok(version) => version,
+                Ok(Some(version)) => version,
+                Ok(None) => break,
                 Err(error) => {
                     findings.add(&format!("row {row}: {error}"));
                     break;
@@ -195,8 +196,11 @@ fn check_index(
 ) -> Result<()> {
     let index = &table.indexes[number];
     let name = index.def.name.clone();
-    if let Err(problem) = index.tree.check() {
-        findings.add(&format!("index '{name}': {problem}"));
+    let parts = index.parts();
+    for tree in std::iter::once(&parts.active).chain(&parts.frozen) {
+        if let Err(problem) = tree.check() {
+            findings.add(&format!("index '{name}': {problem}"));
+        }
     }
     let schema = table.def().schema.clone();
     let maker = if index.derivable {

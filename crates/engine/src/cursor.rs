@@ -14,12 +14,12 @@ use crate::index_cursor::IndexScan;
 use crate::locking::{Busy, RowLock, blockers_of, dropped};
 use crate::session::{Isolation, Session};
 use crate::table::Table;
+use crate::table_scan::{Step, TableScan};
+use crate::version::{BaseRow, RowVersion};
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
 use pbxt_base::{Lsn, RowId};
-use pbxt_rowmap::MapWord;
-use pbxt_txlog::RowRef;
-use pbxt_txn::{LockMode, Resource, Viewer};
+use pbxt_txn::{LockMode, Resource, Verdict, Viewer};
 use std::sync::Arc;
 
 /// What a statement is going to do with a table.
@@ -65,8 +65,7 @@ pub struct Cursor {
     bind: Bind,
     pub(crate) access: Access,
     pub(crate) view: View,
-    next_row: u64,
-    end_row: u64,
+    scan: TableScan,
     pub(crate) index: IndexScan,
     row: RowId,
     /// The row last read was not locked before that read.
@@ -84,8 +83,7 @@ impl Cursor {
             bind: Bind::default(),
             access: Access::Snapshot,
             view: View::new(Viewer::current(pbxt_base::TxnId::new(0))),
-            next_row: 1,
-            end_row: 0,
+            scan: TableScan::default(),
             index: IndexScan::default(),
             row: RowId::new(0),
             lock_is_new: false,
@@ -126,9 +124,13 @@ impl Cursor {
     /// Begins a scan of the whole table.
     pub fn scan_start(&mut self, session: &mut Session) -> Result<()> {
         self.begin_reading(session)?;
-        self.next_row = 1;
-        self.end_row = self.table.map.high_mark();
+        self.scan.start(&self.table);
         Ok(())
+    }
+
+    /// Ends a table scan: files it kept open may go.
+    pub fn scan_end(&mut self) {
+        self.scan.stop();
     }
 
     /// The next visible row in row id order: calls `show` with it. False at the end.
@@ -136,32 +138,53 @@ impl Cursor {
     pub fn scan_next(
         &mut self,
         session: &mut Session,
-        mut show: impl FnMut(&RowRef<'_>) -> Result<()>,
+        mut show: impl FnMut(&RowVersion<'_>) -> Result<()>,
     ) -> Result<bool> {
-        while self.next_row <= self.end_row {
-            let row = RowId::new(self.next_row);
-            let word = self.table.map.load(row);
-            if word.is_absent() {
-                self.skip_absent(row);
-                continue;
-            }
-            self.next_row += 1;
-            if self.visit(session, row, word, &mut show)? == Visit::Shown {
-                return Ok(true);
+        loop {
+            match self.scan.step(&session.db, &self.table)? {
+                Step::Hot(row) => {
+                    if self.visit(session, row, &mut show)? == Visit::Shown {
+                        return Ok(true);
+                    }
+                }
+                Step::Base(row, block, at, stamp) => {
+                    if block.payload(at).is_none() {
+                        continue;
+                    }
+                    let base = BaseRow { block, at, stamp };
+                    if self.visit_base(session, row, &base, &mut show)? == Visit::Shown {
+                        return Ok(true);
+                    }
+                }
+                Step::End => return Ok(false),
             }
         }
-        Ok(false)
     }
 
-    /// Moves past rows never linked; past whole leaves where nothing is.
-    fn skip_absent(&mut self, row: RowId) {
-        const LEAF_ROWS: u64 = 4096;
-        let next = row.raw() + 1;
-        self.next_row = next;
-        if next.is_multiple_of(LEAF_ROWS) {
-            let leaf = self.table.map.next_leaf(next / LEAF_ROWS);
-            self.next_row = leaf.map_or(self.end_row + 1, |leaf| (leaf * LEAF_ROWS).max(next));
+    /// A row that the scan found outside the hot log.
+    #[inline]
+    fn visit_base(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        base: &BaseRow,
+        show: &mut impl FnMut(&RowVersion<'_>) -> Result<()>,
+    ) -> Result<Visit> {
+        if self.access != Access::Snapshot {
+            return self.visit(session, row, show);
         }
+        self.check_kill(session)?;
+        self.row = row;
+        if base.stamp.txn.raw() != 0 {
+            self.view.viewer.own = session.work.txn;
+            let guard = crossbeam_epoch::pin();
+            if self.view.judge(&session.db, base.stamp, &guard) != Verdict::Visible {
+                return Ok(Visit::Hidden);
+            }
+        }
+        self.shown += 1;
+        let payload = base.block.payload(base.at).unwrap_or(&[]);
+        show(&RowVersion::new(row, payload, base.block.schema_version())).map(|()| Visit::Shown)
     }
 
     /// The row with this id, as the statement may see it; own changes included. False if there is none.
@@ -169,15 +192,14 @@ impl Cursor {
         &mut self,
         session: &mut Session,
         row: RowId,
-        mut show: impl FnMut(&RowRef<'_>) -> Result<()>,
+        mut show: impl FnMut(&RowVersion<'_>) -> Result<()>,
     ) -> Result<bool> {
         self.begin_reading(session)?;
         self.view.viewer.cursor = Viewer::NO_CURSOR;
-        let word = self.table.map.load(row);
         if self.bind.for_write && self.access == Access::Snapshot {
             // A row the snapshot sees must still be the newest; one it does not see was named by a duplicate key.
             let snapshot = self.view.viewer.snapshot;
-            let viewer = if self.is_seen(&session.db, word)? {
+            let viewer = if self.is_seen(&session.db, row)? {
                 Viewer::write(snapshot, session.txn(), true)
             } else {
                 Viewer::current(session.txn())
@@ -185,7 +207,7 @@ impl Cursor {
             self.access = Access::Current;
             self.view = View::new(viewer);
         }
-        Ok(!word.is_absent() && self.visit(session, row, word, &mut show)? == Visit::Shown)
+        Ok(self.visit(session, row, &mut show)? == Visit::Shown)
     }
 
     /// The row last read did not match: its lock may go where the isolation level allows it.
@@ -199,6 +221,8 @@ impl Cursor {
     /// Decides access and view for the reads that follow (rules T9, T18, T22).
     pub(crate) fn begin_reading(&mut self, session: &mut Session) -> Result<()> {
         session.refuse_if_doomed()?;
+        // Rule L7: rows that are still being collected are rows of this transaction.
+        session.flush_bulk(&self.table)?;
         let newest = self.bind.newest
             || session.isolation() == Isolation::ReadCommitted
             || !session.conflicts_are_errors(&self.table);
@@ -244,21 +268,21 @@ impl Cursor {
         &mut self,
         session: &mut Session,
         row: RowId,
-        word: MapWord,
-        show: &mut impl FnMut(&RowRef<'_>) -> Result<()>,
+        show: &mut impl FnMut(&RowVersion<'_>) -> Result<()>,
     ) -> Result<Visit> {
         self.check_kill(session)?;
         self.view.viewer.own = session.work.txn;
         self.row = row;
         if self.access != Access::Snapshot {
-            let result = self.visit_current(session, row, word, show);
+            let result = self.visit_current(session, row, show);
             return session.settle(result);
         }
         let guard = crossbeam_epoch::pin();
-        match self.view.resolve(&session.db, word, &guard)? {
-            Resolved::Row(version, _) => {
+        let word = self.table.map.load_in(row, &guard);
+        match self.view.resolve(&session.db, &self.table, row, word, &guard)? {
+            Resolved::Row(found) => {
                 self.shown += 1;
-                show(&version).map(|()| Visit::Shown)
+                show(&found.version(row)).map(|()| Visit::Shown)
             }
             Resolved::Absent | Resolved::Wait(..) | Resolved::Conflict => Ok(Visit::Hidden),
         }
@@ -268,14 +292,13 @@ impl Cursor {
         &mut self,
         session: &mut Session,
         row: RowId,
-        word: MapWord,
-        show: &mut impl FnMut(&RowRef<'_>) -> Result<()>,
+        show: &mut impl FnMut(&RowVersion<'_>) -> Result<()>,
     ) -> Result<Visit> {
         self.lock_is_new = false;
         let mut view = self.view.clone();
         match self.access {
             Access::LockSeen(mode) => {
-                if !self.is_seen(&session.db, word)? {
+                if !self.is_seen(&session.db, row)? {
                     return Ok(Visit::Hidden);
                 }
                 view = View::new(
@@ -300,10 +323,12 @@ impl Cursor {
         self.show_newest(session, row, &mut view, show)
     }
 
-    /// True if the snapshot sees a row behind `word`.
-    fn is_seen(&mut self, db: &Database, word: MapWord) -> Result<bool> {
+    /// True if the snapshot sees the row.
+    fn is_seen(&mut self, db: &Database, row: RowId) -> Result<bool> {
         let guard = crossbeam_epoch::pin();
-        Ok(matches!(self.view.resolve(db, word, &guard)?, Resolved::Row(..)))
+        let word = self.table.map.load_in(row, &guard);
+        let resolved = self.view.resolve_unread(db, &self.table, row, word, &guard)?;
+        Ok(matches!(resolved, Resolved::Row(..)))
     }
 
     fn lock(&mut self, session: &mut Session, row: RowId, mode: LockMode) -> Result<RowLock> {
@@ -333,17 +358,18 @@ impl Cursor {
         session: &mut Session,
         row: RowId,
         view: &mut View,
-        show: &mut impl FnMut(&RowRef<'_>) -> Result<()>,
+        show: &mut impl FnMut(&RowVersion<'_>) -> Result<()>,
     ) -> Result<Visit> {
         let db = Arc::clone(&session.db);
         let mut turn = Turn::none(&db.waits);
         loop {
             let blocker = {
                 let guard = crossbeam_epoch::pin();
-                match view.resolve(&db, self.table.map.load(row), &guard)? {
-                    Resolved::Row(version, _) => {
+                let word = self.table.map.load_in(row, &guard);
+                match view.resolve(&db, &self.table, row, word, &guard)? {
+                    Resolved::Row(found) => {
                         self.shown += 1;
-                        return show(&version).map(|()| Visit::Shown);
+                        return show(&found.version(row)).map(|()| Visit::Shown);
                     }
                     Resolved::Absent => return Ok(Visit::Hidden),
                     Resolved::Conflict => return self.conflict_or_skip(session, row),
@@ -367,9 +393,16 @@ impl Cursor {
         }
     }
 
+    /// Counts a row that was shown by its index entry.
+    #[inline]
+    pub(crate) fn note_shown(&mut self, row: RowId) {
+        self.row = row;
+        self.shown += 1;
+    }
+
     /// Looks at the kill flag now and then.
     #[inline]
-    fn check_kill(&mut self, session: &Session) -> Result<()> {
+    pub(crate) fn check_kill(&mut self, session: &Session) -> Result<()> {
         self.until_kill_check -= 1;
         if self.until_kill_check == 0 {
             self.until_kill_check = KILL_CHECK_ROWS;

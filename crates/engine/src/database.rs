@@ -6,9 +6,14 @@
 //! Latches and I/O: `ddl` is held across the log flush of one DDL statement; nothing else here is held across I/O.
 //! After a crash: `open` runs recovery before it returns.
 
+use crate::bulk::LoadBudget;
 use crate::catalog::Catalog;
 use crate::counters::Counters;
 use crate::error::Result;
+use crate::guards::OperationGuards;
+use crate::maintenance::Maintenance;
+use crate::pacing::Upkeep;
+use crate::pieces::PiecesInFlight;
 use crate::prepared::PreparedSet;
 use crate::recovery;
 use crate::session::TableWork;
@@ -17,11 +22,11 @@ use parking_lot::Mutex;
 use pbxt_base::{CommitTs, Error as StorageError};
 use pbxt_index::StripeLatches;
 use pbxt_io::{Clock, Disk, Poison, SystemClock, Worker};
-use pbxt_segment::{BlobStore, Geometry, OpenMode, SegmentStore};
+use pbxt_segment::{BlobStore, BlockCache, Geometry, OpenMode, SegmentStore};
 use pbxt_txlog::{Log, LogOptions};
 use pbxt_txn::{RowLocks, TableLocks, TxnTable};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How to open a database. The defaults are right; tests narrow them.
@@ -63,6 +68,18 @@ pub struct Database {
     pub(crate) row_locks: RowLocks,
     pub(crate) table_locks: TableLocks,
     pub(crate) claims: StripeLatches,
+    /// Blocks of runs.
+    pub(crate) cache: Arc<BlockCache>,
+    /// Row operations under way.
+    pub(crate) guards: OperationGuards,
+    /// Piece files nobody names yet.
+    pub(crate) flight: PiecesInFlight,
+    /// What background work knows.
+    pub(crate) upkeep: Upkeep,
+    /// Checkpoints.
+    pub(crate) maintenance: Maintenance,
+    /// Memory of bulk loads.
+    pub(crate) loads: LoadBudget,
     /// Waits and deadlocks.
     pub waits: Waits,
     /// Tables.
@@ -74,6 +91,7 @@ pub struct Database {
     /// Budget of the record cache.
     pub(crate) cache_bytes: u64,
     pub(crate) ddl: Mutex<()>,
+    next_shard: AtomicUsize,
     horizon: AtomicU64,
     housekeeper: Mutex<Option<Worker>>,
 }
@@ -99,8 +117,13 @@ impl Database {
         let poison = Arc::clone(store.poison());
         let started = clock.now_millis();
         let found = recovery::read_log(&store, &blobs)?;
+        let upkeep = match found.blobs.as_slice() {
+            [] => Upkeep::default(),
+            blobs => Upkeep::restore(blobs)?,
+        };
+        let cache = Arc::new(BlockCache::new(options.cache_bytes / 2));
         let log_options = LogOptions {
-            cache_bytes: options.cache_bytes,
+            cache_bytes: options.cache_bytes / 4,
             unsynced_bytes_max: UNSYNCED_BYTES_MAX,
             worker: options.background,
         };
@@ -121,16 +144,28 @@ impl Database {
             row_locks: RowLocks::new(),
             table_locks: TableLocks::new(),
             claims: StripeLatches::new(),
+            cache,
+            guards: OperationGuards::default(),
+            flight: PiecesInFlight::default(),
+            upkeep,
+            maintenance: Maintenance::new(options.cache_bytes),
+            loads: LoadBudget::default(),
             waits: Waits::new(options.observer.clone()),
             catalog: found.catalog,
             prepared: PreparedSet::default(),
             counters: Counters::default(),
             cache_bytes: options.cache_bytes,
             ddl: Mutex::new(()),
+            next_shard: AtomicUsize::new(0),
             horizon: AtomicU64::new(found.txns.last_ts.raw()),
             housekeeper: Mutex::new(None),
         });
-        recovery::adopt_prepared(&db, found.prepared)?;
+        recovery::adopt_prepared(&db, found.prepared);
+        let quiet_at = (found.records == 0).then(|| db.log.tail());
+        db.maintenance.note_opened(found.start, quiet_at);
+        for (txn, lsn) in found.loads {
+            db.maintenance.note_load(txn, lsn);
+        }
         db.counters
             .recovery_micros
             .add((db.clock.now_millis() - started) * 1000);
@@ -138,6 +173,8 @@ impl Database {
         db.counters.recovery_bytes.add(found.bytes);
         if options.background {
             db.start_housekeeper()?;
+            db.start_checkpoints()?;
+            db.start_upkeep()?;
         }
         Ok(db)
     }
@@ -147,10 +184,13 @@ impl Database {
         if let Some(mut worker) = self.housekeeper.lock().take() {
             worker.stop();
         }
+        self.stop_upkeep();
+        self.stop_checkpoints();
         self.poison.check()?;
         for table in self.catalog.tables().iter().filter(|table| !table.temporary) {
             table.autoinc.log_exact(&self.log, table.id)?;
         }
+        self.checkpoint_for_close()?;
         self.log.close()?;
         Ok(())
     }
@@ -194,6 +234,16 @@ impl Database {
     /// Everybody sees what committed at or before this; may lag behind.
     pub fn horizon(&self) -> CommitTs {
         CommitTs::new(self.horizon.load(Ordering::Acquire))
+    }
+
+    /// Which operation guard the next session enters.
+    pub(crate) fn next_shard(&self) -> usize {
+        self.next_shard.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// True if background threads run.
+    pub(crate) fn has_background(&self) -> bool {
+        self.housekeeper.lock().is_some()
     }
 
     /// One round of background work: moves the horizon and the low-water mark.

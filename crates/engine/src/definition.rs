@@ -10,8 +10,11 @@ use crate::error::{Error, Result};
 use pbxt_base::codec::{Reader, push_bytes, push_u8, push_u16, push_u32, push_u64};
 use pbxt_base::{IndexId, TableId};
 use pbxt_rows::{KeySpec, Schema};
+use pbxt_segment::Codec;
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// Had no compression.
+const FORMAT_WITHOUT_COMPRESSION: u8 = 1;
 
 /// What an update does when the row changed after the snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,6 +41,57 @@ impl ConflictMode {
         [Self::Default, Self::Error, Self::Wait]
             .into_iter()
             .find(|mode| mode.code() == code)
+    }
+}
+
+/// How the blocks of settled rows and index entries are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// As the engine finds best: Zstandard for what stays, LZ4 for what is merged soon.
+    #[default]
+    Default,
+    /// Only the light encodings of the columns.
+    None,
+    /// LZ4 everywhere.
+    Lz4,
+    /// Zstandard everywhere.
+    Zstd,
+}
+
+impl Compression {
+    fn code(self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::None => 1,
+            Self::Lz4 => 2,
+            Self::Zstd => 3,
+        }
+    }
+
+    /// By its number on disk and in the C interface.
+    pub fn from_code(code: u8) -> Option<Self> {
+        [Self::Default, Self::None, Self::Lz4, Self::Zstd]
+            .into_iter()
+            .find(|compression| compression.code() == code)
+    }
+
+    /// Codec of blocks that will be merged again soon.
+    pub(crate) fn upper(self) -> Codec {
+        match self {
+            Self::None => Codec::Plain,
+            Self::Default | Self::Lz4 => Codec::Lz4,
+            Self::Zstd => Codec::Zstd(1),
+        }
+    }
+
+    /// Codec of blocks that stay.
+    pub(crate) fn base(self) -> Codec {
+        match self {
+            Self::None => Codec::Plain,
+            Self::Lz4 => Codec::Lz4,
+            Self::Default => Codec::Zstd(1),
+            Self::Zstd => Codec::Zstd(3),
+        }
     }
 }
 
@@ -73,6 +127,8 @@ pub struct TableDef {
     pub host_version: Vec<u8>,
     /// Table option; wins over the session's.
     pub conflict_mode: ConflictMode,
+    /// Table option.
+    pub compression: Compression,
     /// Gone at the next open.
     pub temporary: bool,
     /// Unix seconds of creation.
@@ -105,13 +161,14 @@ impl TableDef {
             index.spec.encode(&mut part);
             push_bytes(out, &part);
         }
+        push_u8(out, self.compression.code());
     }
 
     /// Reads a catalog image.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes);
         let format = reader.u8()?;
-        if format != FORMAT {
+        if format != FORMAT && format != FORMAT_WITHOUT_COMPRESSION {
             return Err(Error::Invalid(format!(
                 "a table definition in the log has format {format}, this program knows format {FORMAT}: use a newer PBXT"
             )));
@@ -130,6 +187,9 @@ impl TableDef {
         let indexes = (0..count)
             .map(|_| decode_index(&mut reader))
             .collect::<Result<Vec<_>>>()?;
+        let code = if format == FORMAT { reader.u8()? } else { 0 };
+        let compression =
+            Compression::from_code(code).ok_or_else(|| damaged("a compression", u64::from(code)))?;
         Ok(Self {
             id,
             name,
@@ -138,6 +198,7 @@ impl TableDef {
             host_image,
             host_version,
             conflict_mode,
+            compression,
             temporary,
             created,
         })

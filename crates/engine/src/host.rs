@@ -16,6 +16,7 @@ use crate::keys::KeyChanges;
 use crate::session::Session;
 use crate::statistics::KeyStatistics;
 use crate::table::Table;
+use crate::version::{RowVersion, Show};
 use crate::write::NewVersion;
 use pbxt_base::RowId;
 use pbxt_base::limits::{BLOB_BYTES_MIN, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -24,7 +25,6 @@ use pbxt_rows::{
     Projection, RowCodec, Weigher,
 };
 use pbxt_segment::BlobStore;
-use pbxt_txlog::RowRef;
 use std::sync::Arc;
 
 /// Gives collation weights; the host's, or none.
@@ -158,11 +158,9 @@ impl HostTable {
     /// Writes rows per distinct value of each prefix of 1, 2, ... parts of an index, estimated and at least 1.
     pub fn rows_per_key(&self, index: usize, out: &mut [u64]) -> Result<()> {
         let maker = self.maker(index)?;
-        let (tree, rows) = (
-            &self.table.indexes[index].tree,
-            self.table.count.latest().max(0).cast_unsigned(),
-        );
-        self.statistics[index].rows_per_key(tree, maker, rows, out)
+        let parts = self.table.indexes[index].parts();
+        let rows = self.table.count.latest().max(0).cast_unsigned();
+        self.statistics[index].rows_per_key(&parts, &self.db.cache, maker, rows, out)
     }
 
     /// Lets the next `rows_per_key` look at the indexes as they are then.
@@ -204,7 +202,7 @@ impl HostTable {
                 SeekPos::lower_bound(key)
             }
         });
-        index.tree.range_count_estimate(&low, &high)
+        index.parts().range_count_estimate(&low, &high)
     }
 
     /// The keys of a record in all indexes, as one insert.
@@ -321,6 +319,10 @@ pub struct HostCursor {
     payload: Vec<u8>,
     keys: KeyChanges,
     scratch: Vec<u8>,
+    search: Vec<u8>,
+    /// The index being read has all columns that are wanted, and the statement only reads.
+    covering: Option<usize>,
+    only_reads: bool,
     row: RowId,
     duplicate: (usize, RowId),
     has_blobs: bool,
@@ -349,6 +351,9 @@ impl HostCursor {
             payload: Vec::new(),
             keys: KeyChanges::new(),
             scratch: Vec::new(),
+            search: Vec::new(),
+            covering: None,
+            only_reads: false,
             row: RowId::new(0),
             duplicate: (0, RowId::new(0)),
             has_blobs: host.codec.layout().has_blobs(),
@@ -363,6 +368,8 @@ impl HostCursor {
 
     /// Joins the session's transaction for one statement.
     pub fn bind(&mut self, session: &mut Session, bind: Bind) -> Result<()> {
+        self.only_reads = !bind.for_write && bind.lock.is_none();
+        self.covering = None;
         self.cursor.bind(session, bind)
     }
 
@@ -389,6 +396,21 @@ impl HostCursor {
         self.values.arena.clear();
     }
 
+    /// The cursor, and what writes into the record.
+    #[inline]
+    fn filling<'a>(&'a mut self, record: &'a mut [u8]) -> (&'a mut Cursor, Fill<'a>) {
+        let fill = Fill {
+            host: &self.host,
+            projection: &self.projection,
+            values: &mut self.values,
+            has_blobs: self.has_blobs,
+            record,
+            covering: self.covering.and_then(|index| self.host.makers.get(index)),
+            scratch: &mut self.scratch,
+        };
+        (&mut self.cursor, fill)
+    }
+
     /// Begins a table scan.
     pub fn scan_start(&mut self, session: &mut Session) -> Result<()> {
         self.cursor.scan_start(session)
@@ -397,35 +419,25 @@ impl HostCursor {
     /// Fills `record` with the next row. False at the end.
     #[inline]
     pub fn scan_next(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
-        let mut fill = Fill::new(
-            &self.host,
-            &self.projection,
-            &mut self.values,
-            self.has_blobs,
-            record,
-        );
-        let found = self.cursor.scan_next(session, |row| fill.show(row))?;
+        let (cursor, mut fill) = self.filling(record);
+        let found = cursor.scan_next(session, |row| fill.row(row))?;
         self.row = self.cursor.row();
         Ok(found)
     }
 
     /// Fills `record` with the row of this id. False if there is none for the statement.
     pub fn fetch(&mut self, session: &mut Session, row: RowId, record: &mut [u8]) -> Result<bool> {
-        let mut fill = Fill::new(
-            &self.host,
-            &self.projection,
-            &mut self.values,
-            self.has_blobs,
-            record,
-        );
-        let found = self.cursor.fetch(session, row, |row| fill.show(row))?;
+        let (cursor, mut fill) = self.filling(record);
+        let found = cursor.fetch(session, row, |row| fill.row(row))?;
         self.row = row;
         Ok(found)
     }
 
     /// Begins reading through an index.
     pub fn index_start(&mut self, session: &mut Session, index: usize) -> Result<()> {
-        self.host.maker(index)?;
+        let maker = self.host.maker(index)?;
+        let covers = self.only_reads && self.projection.columns().is_subset(maker.restorable_columns());
+        self.covering = covers.then_some(index);
         self.cursor.index_start(session, index)
     }
 
@@ -451,32 +463,21 @@ impl HostCursor {
         seek: Seek,
         record: &mut [u8],
     ) -> Result<bool> {
-        self.scratch.clear();
-        self.host.search_key(index, tuple, parts, &mut self.scratch)?;
-        let mut fill = Fill::new(
-            &self.host,
-            &self.projection,
-            &mut self.values,
-            self.has_blobs,
-            record,
-        );
-        let found = self
-            .cursor
-            .seek(session, &self.scratch, seek, |row| fill.show(row))?;
+        self.search.clear();
+        self.host.search_key(index, tuple, parts, &mut self.search)?;
+        let search = std::mem::take(&mut self.search);
+        let (cursor, fill) = self.filling(record);
+        let found = cursor.seek_showing(session, &search, seek, fill);
+        self.search = search;
+        let found = found?;
         self.row = self.cursor.row();
         Ok(found)
     }
 
     /// First or last row of the index.
     pub fn index_edge(&mut self, session: &mut Session, last: bool, record: &mut [u8]) -> Result<bool> {
-        let mut fill = Fill::new(
-            &self.host,
-            &self.projection,
-            &mut self.values,
-            self.has_blobs,
-            record,
-        );
-        let found = self.cursor.index_edge(session, last, |row| fill.show(row))?;
+        let (cursor, fill) = self.filling(record);
+        let found = cursor.index_edge_showing(session, last, fill)?;
         self.row = self.cursor.row();
         Ok(found)
     }
@@ -489,16 +490,8 @@ impl HostCursor {
         same: bool,
         record: &mut [u8],
     ) -> Result<bool> {
-        let mut fill = Fill::new(
-            &self.host,
-            &self.projection,
-            &mut self.values,
-            self.has_blobs,
-            record,
-        );
-        let found = self
-            .cursor
-            .index_move(session, forward, same, |row| fill.show(row))?;
+        let (cursor, fill) = self.filling(record);
+        let found = cursor.index_move_showing(session, forward, same, fill)?;
         self.row = self.cursor.row();
         Ok(found)
     }
@@ -517,9 +510,30 @@ impl HostCursor {
             schema_version: self.host.codec.schema().version(),
             keys: &self.keys,
         };
-        let inserted = session.insert(&self.host.table, version);
-        self.row = self.note_duplicate(inserted)?;
+        let inserted = session.insert_or_load(&self.host.table, version);
+        self.row = self.note_duplicate(inserted)?.unwrap_or(RowId::new(0));
         Ok(())
+    }
+
+    /// Begins a bracket of many rows; see `Session::bulk_begin`.
+    pub fn bulk_begin(&mut self, session: &mut Session, expected_rows: u64, row_answers: bool) {
+        session.bulk_begin(&self.host.table, expected_rows, row_answers);
+    }
+
+    /// Ends the bracket; see `Session::bulk_end`. After a duplicate key, `duplicate` and `refused_row` tell of it.
+    pub fn bulk_end(&mut self, session: &mut Session, abort: bool) -> Result<()> {
+        let ended = session.bulk_end(&self.host.table, abort);
+        self.note_duplicate(ended)
+    }
+
+    /// Fills `record` with the new row that a bulk load was refused for. False if there is none.
+    pub fn refused_row(&mut self, session: &Session, record: &mut [u8]) -> Result<bool> {
+        let Some(payload) = session.refused_row() else {
+            return Ok(false);
+        };
+        let all = self.host.codec.all_columns();
+        self.host.codec.decode(payload, all, record, &mut self.values)?;
+        Ok(true)
     }
 
     /// Replaces the row `row`, last read as `old`, by `new`. False if nothing differs.
@@ -555,41 +569,49 @@ impl HostCursor {
     }
 }
 
-/// Decodes the version that is shown into the host's buffer.
+/// Decodes what is shown into the host's buffer.
 struct Fill<'a> {
     host: &'a HostTable,
     projection: &'a Projection,
     values: &'a mut RowValues,
     has_blobs: bool,
     record: &'a mut [u8],
+    /// Makes columns from keys, where the index being read has all that are wanted.
+    covering: Option<&'a KeyMaker>,
+    scratch: &'a mut Vec<u8>,
 }
 
-impl<'a> Fill<'a> {
+impl Show for Fill<'_> {
     #[inline]
-    fn new(
-        host: &'a HostTable,
-        projection: &'a Projection,
-        values: &'a mut RowValues,
-        has_blobs: bool,
-        record: &'a mut [u8],
-    ) -> Self {
-        Self {
-            host,
-            projection,
-            values,
-            has_blobs,
-            record,
-        }
-    }
-
-    #[inline]
-    fn show(&mut self, row: &RowRef<'_>) -> Result<()> {
+    fn row(&mut self, row: &RowVersion<'_>) -> Result<()> {
         if self.has_blobs {
             self.values.arena.clear();
         }
         self.host
             .codec
             .decode(row.payload(), self.projection, self.record, self.values)?;
+        Ok(())
+    }
+
+    #[inline]
+    fn wants_key(&self) -> bool {
+        self.covering.is_some()
+    }
+
+    fn key(&mut self, key: &[u8], unpack: &[u8]) -> Result<()> {
+        if let Some(maker) = self.covering {
+            if self.has_blobs {
+                self.values.arena.clear();
+            }
+            maker.record_from_key(
+                key,
+                unpack,
+                self.projection,
+                self.record,
+                self.values,
+                self.scratch,
+            )?;
+        }
         Ok(())
     }
 }

@@ -10,13 +10,13 @@
 use crate::cursor::{Access, Cursor, Visit};
 use crate::database::Database;
 use crate::error::Result;
+use crate::fetch_ahead::{FetchAhead, Turn};
 use crate::session::Session;
 use crate::table::{Index, Table};
-use crate::unique::BATCH_MAX;
-use crate::view::{View, read_version};
+use crate::version::{RowVersion, Show};
+use crate::view::{Resolved, View, read_version};
 use pbxt_base::{Lsn, RowId};
-use pbxt_index::{Batch, EntryView, SeekPos, Sign};
-use pbxt_txlog::RowRef;
+use pbxt_index::{Batch, EntryMark, EntryView, IndexParts, MergedCursor, SeekPos, Sign};
 use pbxt_txn::{EventDecision, IndexEvent, Stamp, TxnStatus, Verdict, Viewer, decide_events};
 use std::sync::Arc;
 
@@ -41,52 +41,45 @@ pub enum Seek {
 #[derive(Debug, Default)]
 pub(crate) struct IndexScan {
     number: usize,
-    batch: Batch,
-    at: usize,
+    /// Parts the entries come from; exchanged when the index has others (see `Cursor::renew`).
+    parts: Option<Arc<IndexParts>>,
+    entries: MergedCursor,
     forward: bool,
     ended: bool,
     prefix: Vec<u8>,
     must_match: bool,
     end: Option<(Vec<u8>, bool)>,
+    /// Key and row of the row last shown.
     current_key: Vec<u8>,
     current_row: RowId,
+    /// Key and row of the group being judged.
+    group_key: Vec<u8>,
+    group_row: RowId,
+    /// Unpack information of the entry that decides.
+    group_unpack: Vec<u8>,
+    /// The group's first entry.
+    group_mark: Option<EntryMark>,
     events: Vec<IndexEvent>,
-    limit: usize,
+    ahead: FetchAhead,
 }
 
-/// Entries of the first read of a seek; a seek by a whole unique key looks at one or two.
-const FIRST_BATCH: usize = 8;
-
 impl IndexScan {
-    fn begin(&mut self, tree: &pbxt_index::Tree, from: &SeekPos<'_>, forward: bool) {
+    fn begin(&mut self, db: &Database, index: &Index, from: &SeekPos<'_>, forward: bool) -> Result<()> {
         self.forward = forward;
-        self.at = 0;
         self.ended = false;
-        self.limit = FIRST_BATCH;
-        if forward {
-            tree.read_batch_forward(from, &mut self.batch, FIRST_BATCH);
-        } else {
-            tree.read_batch_backward(from, &mut self.batch, FIRST_BATCH);
-        }
+        self.ahead.reset();
+        let parts = index.parts();
+        self.entries.seek(&parts, &db.cache, from, forward)?;
+        self.parts = Some(parts);
+        Ok(())
     }
 
-    /// The entry at the position, reading on where the batch ends.
-    #[inline]
-    fn peek<'t>(&mut self, tree: &'t pbxt_index::Tree) -> Option<EntryView<'t>> {
-        loop {
-            if let Some(entry) = self.batch.entry(tree, self.at) {
-                return Some(entry);
-            }
-            if self.batch.reached_end() {
-                return None;
-            }
-            self.limit = (self.limit * 4).min(BATCH_MAX);
-            self.at = 0;
-            tree.read_batch_on(&mut self.batch, self.limit);
-            if self.batch.is_empty() {
-                return None;
-            }
-        }
+    /// Lets go of trees, files and blocks.
+    pub(crate) fn stop(&mut self) {
+        self.parts = None;
+        self.entries.clear();
+        self.ahead.release();
+        self.ended = true;
     }
 }
 
@@ -112,10 +105,20 @@ impl Cursor {
         session: &mut Session,
         prefix: &[u8],
         seek: Seek,
-        show: impl FnMut(&RowRef<'_>) -> Result<()>,
+        show: impl FnMut(&RowVersion<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        self.seek_showing(session, prefix, seek, show)
+    }
+
+    /// `seek` for those who can do with the index entry.
+    pub(crate) fn seek_showing(
+        &mut self,
+        session: &mut Session,
+        prefix: &[u8],
+        seek: Seek,
+        show: impl Show,
     ) -> Result<bool> {
         let table = Arc::clone(&self.table);
-        let tree = &table.indexes[self.index.number].tree;
         self.index.prefix.clear();
         self.index.prefix.extend_from_slice(prefix);
         let (from, forward) = match seek {
@@ -124,7 +127,8 @@ impl Cursor {
             Seek::OrPrev | Seek::Last => (SeekPos::upper_bound(prefix), false),
             Seek::Before => (SeekPos::lower_bound(prefix), false),
         };
-        self.index.begin(tree, &from, forward);
+        self.index
+            .begin(&session.db, &table.indexes[self.index.number], &from, forward)?;
         self.index.must_match = matches!(seek, Seek::Exact | Seek::Last);
         let found = self.advance(session, &table, show);
         self.index.must_match = false;
@@ -136,12 +140,22 @@ impl Cursor {
         &mut self,
         session: &mut Session,
         last: bool,
-        show: impl FnMut(&RowRef<'_>) -> Result<()>,
+        show: impl FnMut(&RowVersion<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        self.index_edge_showing(session, last, show)
+    }
+
+    /// `index_edge` for those who can do with the index entry.
+    pub(crate) fn index_edge_showing(
+        &mut self,
+        session: &mut Session,
+        last: bool,
+        show: impl Show,
     ) -> Result<bool> {
         let table = Arc::clone(&self.table);
-        let tree = &table.indexes[self.index.number].tree;
         let from = if last { SeekPos::END } else { SeekPos::START };
-        self.index.begin(tree, &from, !last);
+        self.index
+            .begin(&session.db, &table.indexes[self.index.number], &from, !last)?;
         self.advance(session, &table, show)
     }
 
@@ -151,11 +165,22 @@ impl Cursor {
         session: &mut Session,
         forward: bool,
         same: bool,
-        show: impl FnMut(&RowRef<'_>) -> Result<()>,
+        show: impl FnMut(&RowVersion<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        self.index_move_showing(session, forward, same, show)
+    }
+
+    /// `index_move` for those who can do with the index entry.
+    pub(crate) fn index_move_showing(
+        &mut self,
+        session: &mut Session,
+        forward: bool,
+        same: bool,
+        show: impl Show,
     ) -> Result<bool> {
         let table = Arc::clone(&self.table);
-        if forward != self.index.forward {
-            self.turn_around(&table, forward);
+        if forward != self.index.forward || !self.index.ahead.is_waiting() {
+            self.renew(session, &table, forward)?;
         }
         self.index.must_match = same;
         let found = self.advance(session, &table, show);
@@ -168,8 +193,16 @@ impl Cursor {
         &self.index.current_key
     }
 
-    fn turn_around(&mut self, table: &Table, forward: bool) {
-        let tree = &table.indexes[self.index.number].tree;
+    /// Seeks again behind the row last shown, if the direction changes or the index has other parts by now.
+    fn renew(&mut self, session: &Session, table: &Table, forward: bool) -> Result<()> {
+        let index = &table.indexes[self.index.number];
+        let is_current = |parts: &Arc<IndexParts>| index.has_parts(parts);
+        if forward == self.index.forward && self.index.parts.as_ref().is_some_and(is_current) {
+            return Ok(());
+        }
+        if self.index.ended && forward == self.index.forward {
+            return Ok(());
+        }
         let key = std::mem::take(&mut self.index.current_key);
         let row = self.index.current_row;
         let from = if forward {
@@ -177,54 +210,149 @@ impl Cursor {
         } else {
             SeekPos::before(&key, row, Lsn::new(0), Sign::Anti)
         };
-        self.index.begin(tree, &from, forward);
+        let begun = self.index.begin(&session.db, index, &from, forward);
         self.index.current_key = key;
+        begun
     }
 
     /// Walks groups of events of one (key, row id) until one shows its row.
-    fn advance(
-        &mut self,
-        session: &mut Session,
-        table: &Arc<Table>,
-        mut show: impl FnMut(&RowRef<'_>) -> Result<()>,
-    ) -> Result<bool> {
+    fn advance(&mut self, session: &mut Session, table: &Arc<Table>, mut show: impl Show) -> Result<bool> {
         let index = &table.indexes[self.index.number];
+        if let Some(shown) = self.serve_ahead(session, index, &mut show)? {
+            return Ok(shown);
+        }
         if self.index.ended {
             return Ok(false);
         }
-        while let Some(first) = self.index.peek(&index.tree) {
-            let key = first.key();
-            if self.is_beyond(key) {
+        if self.access == Access::Snapshot && !show.wants_key() && self.index.ahead.is_worth_it() {
+            while !self.index.ended {
+                self.fetch_ahead(session)?;
+                if let Some(shown) = self.serve_ahead(session, index, &mut show)? {
+                    return Ok(shown);
+                }
+            }
+            return Ok(false);
+        }
+        while let Some(first) = self.index.entries.peek() {
+            if is_beyond(&self.index, first.key()) {
                 self.index.ended = true;
                 break;
             }
-            let row = first.row();
-            let first_at = self.index.at;
-            if !self.take_group(session, index, first) {
+            if !self.take_group(session, show.wants_key())? {
                 continue;
             }
-            if self.show_entry(session, index, key, row, &mut show)? {
-                self.index.current_key.clear();
-                self.index.current_key.extend_from_slice(key);
+            let row = self.index.group_row;
+            if show.wants_key() && self.is_plain(row) {
+                self.check_kill(session)?;
+                show.key(&self.index.group_key, &self.index.group_unpack)?;
+                self.note_shown(row);
+                std::mem::swap(&mut self.index.current_key, &mut self.index.group_key);
+                self.index.current_row = row;
+                return Ok(true);
+            }
+            let key = std::mem::take(&mut self.index.group_key);
+            let shown = self.show_entry(session, index, &key, row, &mut show);
+            self.index.group_key = key;
+            if shown? {
+                std::mem::swap(&mut self.index.current_key, &mut self.index.group_key);
                 self.index.current_row = row;
                 return Ok(true);
             }
             if self.is_gone_for_all(session, row)? {
-                self.mark_dead(index, first_at, first);
+                // Rule X12.
+                self.mark_group_dead();
             }
         }
         Ok(false)
     }
 
+    /// Shows the next row that was fetched ahead and is visible; none if none is left.
+    fn serve_ahead(
+        &mut self,
+        session: &mut Session,
+        index: &Index,
+        show: &mut impl Show,
+    ) -> Result<Option<bool>> {
+        let mut ahead = std::mem::take(&mut self.index.ahead);
+        let mut served = None;
+        while let Some(turn) = ahead.next() {
+            let (Turn::Kept(key, row, ..) | Turn::LookUp(key, row)) = turn;
+            if is_beyond(&self.index, key) {
+                self.index.ended = true;
+                ahead.reset();
+                served = Some(Ok(false));
+                break;
+            }
+            let shown = match turn {
+                Turn::Kept(_, _, payload, version) => {
+                    self.note_shown(row);
+                    show.row(&RowVersion::new(row, payload, version)).map(|()| true)
+                }
+                Turn::LookUp(..) => self.show_entry(session, index, key, row, show),
+            };
+            if matches!(shown, Ok(false)) {
+                continue;
+            }
+            self.index.current_key.clear();
+            self.index.current_key.extend_from_slice(key);
+            self.index.current_row = row;
+            served = Some(shown);
+            break;
+        }
+        self.index.ahead = ahead;
+        served.transpose()
+    }
+
+    /// Reads the rows of the next stretch of entries, in row id order.
+    fn fetch_ahead(&mut self, session: &Session) -> Result<()> {
+        let mut ahead = std::mem::take(&mut self.index.ahead);
+        ahead.begin();
+        while !ahead.is_full() {
+            let Some(first) = self.index.entries.peek() else {
+                self.index.ended = true;
+                break;
+            };
+            if is_beyond(&self.index, first.key()) {
+                self.index.ended = true;
+                break;
+            }
+            if self.take_group(session, false)? {
+                ahead.push(&self.index.group_key, self.index.group_row);
+            }
+            self.check_kill(session)?;
+        }
+        for place in 0..ahead.sort() {
+            self.check_kill(session)?;
+            let row = ahead.row_at(place);
+            let guard = crossbeam_epoch::pin();
+            let word = self.table.map.load_in(row, &guard);
+            let resolved = self.view.resolve(&session.db, &self.table, row, word, &guard)?;
+            let has_room = match &resolved {
+                Resolved::Row(found) => ahead.keep(place, Some((found.payload(), found.schema_version()))),
+                Resolved::Absent | Resolved::Wait(..) | Resolved::Conflict => ahead.keep(place, None),
+            };
+            if !has_room {
+                break;
+            }
+        }
+        self.index.ahead = ahead;
+        Ok(())
+    }
+
     /// True if the row was deleted and no live or later snapshot can see it: then every entry of it is dead (rule X5). Keeps
     /// the head of a queue from becoming a graveyard.
     fn is_gone_for_all(&self, session: &Session, row: RowId) -> Result<bool> {
-        let word = self.table.map.load(row);
+        let guard = crossbeam_epoch::pin();
+        let word = self.table.map.load_in(row, &guard);
+        if word.is_absent() {
+            return Ok(self.table.gone.read().contains(row.raw()));
+        }
         if !word.is_tombstone() {
             return Ok(false);
         }
-        let guard = crossbeam_epoch::pin();
-        let tombstone = read_version(&session.db, word.addr(), &guard)?;
+        let Some(tombstone) = read_version(&session.db, word.addr(), &guard)? else {
+            return Ok(self.table.gone.read().contains(row.raw()));
+        };
         let standing = session
             .db
             .txns
@@ -237,104 +365,81 @@ impl Cursor {
             })
     }
 
-    fn is_beyond(&self, key: &[u8]) -> bool {
-        if self.index.must_match && !key.starts_with(&self.index.prefix) {
-            return true;
+    /// True if an entry that the snapshot sees says all there is to know (rule B7): nobody deleted the row. A hot row whose
+    /// head is no tombstone is there for whoever sees its entry; one that is not hot, unless its deletion is settled.
+    #[inline]
+    fn is_plain(&self, row: RowId) -> bool {
+        if self.access != Access::Snapshot {
+            return false;
         }
-        match &self.index.end {
-            Some((end, inclusive)) if self.index.forward => {
-                let head = key.get(..end.len()).unwrap_or(key);
-                if *inclusive {
-                    head > end.as_slice()
-                } else {
-                    head >= end.as_slice()
+        let guard = crossbeam_epoch::pin();
+        let word = self.table.map.load_in(row, &guard);
+        if word.is_absent() {
+            !self.table.gone.read().contains(row.raw())
+        } else {
+            !word.is_tombstone()
+        }
+    }
+
+    fn mark_group_dead(&self) {
+        if let Some(mark) = self.index.group_mark {
+            self.index.entries.mark_dead(mark);
+        }
+    }
+
+    /// Consumes the events of one (key, row id) and notes which. True if the row may be under the key for this reader.
+    #[inline]
+    fn take_group(&mut self, session: &Session, with_unpack: bool) -> Result<bool> {
+        self.view.viewer.own = session.work.txn;
+        let scan = &mut self.index;
+        let Some(first) = scan.entries.peek() else {
+            return Ok(false);
+        };
+        scan.group_key.clear();
+        scan.group_key.extend_from_slice(first.key());
+        scan.group_row = first.row();
+        scan.group_mark = scan.entries.mark();
+        if with_unpack {
+            scan.group_unpack.clear();
+            scan.group_unpack.extend_from_slice(first.unpack());
+        }
+        let (is_dead, sign) = (first.is_dead(), first.sign());
+        let stamp = stamp_of(first);
+        scan.entries.advance()?;
+        let is_more = |next: EntryView<'_>| next.row() == scan.group_row && next.key() == scan.group_key;
+        if !scan.entries.peek().is_some_and(is_more) {
+            if is_dead || sign == Sign::Anti {
+                return Ok(false);
+            }
+            // Settled entries are most of all: no transaction is asked for.
+            if stamp.txn.raw() == 0 {
+                return Ok(true);
+            }
+            let guard = crossbeam_epoch::pin();
+            return Ok(self.view.judge(&session.db, stamp, &guard) != Verdict::Skip);
+        }
+        scan.events.clear();
+        if !is_dead {
+            scan.events.push(event_of(&session.db, stamp, sign));
+        }
+        while let Some(next) = scan.entries.peek() {
+            if next.row() != scan.group_row || next.key() != scan.group_key {
+                break;
+            }
+            if !next.is_dead() {
+                scan.events
+                    .push(event_of(&session.db, stamp_of(next), next.sign()));
+                if with_unpack && next.sign() == Sign::Entry {
+                    let decides = decide_events(&self.view.viewer, scan.events.last().copied());
+                    if decides == EventDecision::Present {
+                        scan.group_unpack.clear();
+                        scan.group_unpack.extend_from_slice(next.unpack());
+                    }
                 }
             }
-            _ => false,
+            scan.entries.advance()?;
         }
-    }
-
-    /// Consumes the events of one (key, row id). True if the row may be under the key for this reader.
-    #[inline]
-    fn take_group(&mut self, session: &Session, index: &Index, first: EntryView<'_>) -> bool {
-        let own = session.work.txn;
-        let first_at = self.index.at;
-        self.index.at += 1;
-        let more = self
-            .index
-            .peek(&index.tree)
-            .is_some_and(|next| next.row() == first.row() && next.key() == first.key());
-        self.view.viewer.own = own;
-        if !more {
-            return !first.is_dead()
-                && first.sign() == Sign::Entry
-                && self.is_single_visible(session, index, first, first_at);
-        }
-        self.index.events.clear();
-        self.push_event(&session.db, first);
-        while let Some(next) = self
-            .index
-            .peek(&index.tree)
-            .filter(|next| next.row() == first.row() && next.key() == first.key())
-        {
-            self.push_event(&session.db, next);
-            self.index.at += 1;
-        }
-        decide_events(&self.view.viewer, self.index.events.iter().copied()) != EventDecision::Absent
-    }
-
-    fn push_event(&mut self, db: &Database, entry: EntryView<'_>) {
-        if !entry.is_dead() {
-            let guard = crossbeam_epoch::pin();
-            let stamp = Stamp {
-                txn: entry.txn(),
-                lsn: entry.lsn(),
-            };
-            let sign = if entry.sign() == Sign::Entry {
-                pbxt_txn::Sign::Entry
-            } else {
-                pbxt_txn::Sign::AntiEntry
-            };
-            self.index.events.push(IndexEvent {
-                sign,
-                stamp,
-                standing: db.txns.standing(stamp.txn, stamp.lsn, &guard),
-            });
-        }
-    }
-
-    #[inline]
-    fn is_single_visible(
-        &mut self,
-        session: &Session,
-        index: &Index,
-        entry: EntryView<'_>,
-        at: usize,
-    ) -> bool {
-        let guard = crossbeam_epoch::pin();
-        let stamp = Stamp {
-            txn: entry.txn(),
-            lsn: entry.lsn(),
-        };
-        if self.view.judge(&session.db, stamp, &guard) != Verdict::Skip {
-            return true;
-        }
-        if session.db.txns.status(stamp.txn, &guard) == TxnStatus::Aborted {
-            self.mark_dead(index, at, entry);
-        }
-        false
-    }
-
-    /// Rule X12. The batch may have been read on since; then the mark waits for the next reader.
-    fn mark_dead(&self, index: &Index, at: usize, entry: EntryView<'_>) {
-        let same = |found: &EntryView<'_>| {
-            found.row() == entry.row() && found.lsn() == entry.lsn() && found.key() == entry.key()
-        };
-        if self.index.batch.entry(&index.tree, at).as_ref().is_some_and(same)
-            && let Some(entry) = index.tree.entry_ref(&self.index.batch, at)
-        {
-            index.tree.mark_dead(entry);
-        }
+        Ok(decide_events(&self.view.viewer, self.index.events.iter().copied()) != EventDecision::Absent)
     }
 
     fn show_entry(
@@ -343,15 +448,11 @@ impl Cursor {
         index: &Index,
         key: &[u8],
         row: RowId,
-        show: &mut impl FnMut(&RowRef<'_>) -> Result<()>,
+        show: &mut impl Show,
     ) -> Result<bool> {
-        let word = self.table.map.load(row);
-        if word.is_absent() {
-            // A claim whose row does not exist yet: nobody but its owner could see it, and the owner has not finished.
-            return Ok(false);
-        }
+        let mut show = |version: &RowVersion<'_>| show.row(version);
         if !matches!(self.access, Access::LockNewest(_) | Access::Current) {
-            return Ok(self.visit(session, row, word, show)? == Visit::Shown);
+            return Ok(self.visit(session, row, &mut show)? == Visit::Shown);
         }
         // Rule T22: the row is locked by `visit`; only then its events under this key are final.
         let db = Arc::clone(&session.db);
@@ -360,11 +461,11 @@ impl Cursor {
             ..self.view.viewer
         };
         let mut under_key = true;
-        let mut guarded = |version: &RowRef<'_>| {
-            under_key = is_under_key(&db, index, key, row, &View::new(viewer));
+        let mut guarded = |version: &RowVersion<'_>| {
+            under_key = is_under_key(&db, index, key, row, &View::new(viewer))?;
             if under_key { show(version) } else { Ok(()) }
         };
-        let visit = self.visit(session, row, word, &mut guarded)?;
+        let visit = self.visit(session, row, &mut guarded)?;
         if visit == Visit::Shown && !under_key {
             self.unlock_row(session);
         }
@@ -372,14 +473,56 @@ impl Cursor {
     }
 }
 
+/// True if a scan has no business at `key`.
+#[inline]
+fn is_beyond(scan: &IndexScan, key: &[u8]) -> bool {
+    if scan.must_match && !key.starts_with(&scan.prefix) {
+        return true;
+    }
+    match &scan.end {
+        Some((end, inclusive)) if scan.forward => {
+            let head = key.get(..end.len()).unwrap_or(key);
+            if *inclusive {
+                head > end.as_slice()
+            } else {
+                head >= end.as_slice()
+            }
+        }
+        _ => false,
+    }
+}
+
+#[inline]
+fn stamp_of(entry: EntryView<'_>) -> Stamp {
+    Stamp {
+        txn: entry.txn(),
+        lsn: entry.lsn(),
+    }
+}
+
+/// An index event with the standing its transaction has now.
+pub(crate) fn event_of(db: &Database, stamp: Stamp, sign: Sign) -> IndexEvent {
+    let guard = crossbeam_epoch::pin();
+    let sign = if sign == Sign::Entry {
+        pbxt_txn::Sign::Entry
+    } else {
+        pbxt_txn::Sign::AntiEntry
+    };
+    IndexEvent {
+        sign,
+        stamp,
+        standing: db.txns.standing(stamp.txn, stamp.lsn, &guard),
+    }
+}
+
 /// True if the row is under exactly this key for the viewer.
-fn is_under_key(db: &Database, index: &Index, key: &[u8], row: RowId, view: &View) -> bool {
+fn is_under_key(db: &Database, index: &Index, key: &[u8], row: RowId, view: &View) -> Result<bool> {
     let mut events = Vec::new();
     let mut batch = Batch::new();
-    crate::unique::collect_events(db, index, key, &mut batch, |found, event| {
+    crate::unique::collect_events(db, &index.parts(), key, &mut batch, |found, event| {
         if found == row {
             events.push(event);
         }
-    });
-    decide_events(&view.viewer, events) == EventDecision::Present
+    })?;
+    Ok(decide_events(&view.viewer, events) == EventDecision::Present)
 }

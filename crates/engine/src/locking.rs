@@ -63,14 +63,16 @@ impl Session {
         let mut turn = Turn::none(&db.waits);
         let mut view = View::new(Viewer::current(own));
         loop {
+            let guard = crossbeam_epoch::pin();
             let word = table.map.load(row);
+            drop(guard);
             let head = {
                 let guard = crossbeam_epoch::pin();
-                match view.resolve(&db, word, &guard)? {
+                match view.resolve_unread(&db, table, row, word, &guard)? {
                     Resolved::Wait(txn, lsn) => Some((txn, lsn)),
                     // An own unfinished version is the lock already: only void or aborted ones can lie above it, and
                     // a foreign writer that skips those meets it and waits.
-                    Resolved::Row(version, _) if version.txn() == own => {
+                    Resolved::Row(version) if version.txn() == own => {
                         turn.took();
                         return Ok(RowLock::Held(false));
                     }

@@ -13,12 +13,14 @@ use crate::keys::KeyChanges;
 use crate::session::{Isolation, Session};
 use crate::stored_values::StoredValues;
 use crate::table::{Index, Table};
-use crate::view::{Resolved, View, read_version};
+use crate::version::Found;
+use crate::view::{Resolved, View, head_addr, read_version};
 use crossbeam_epoch::Guard;
 use pbxt_base::{Addr, Lsn, RowId, TxnId};
 use pbxt_index::Sign;
 use pbxt_rowmap::MapWord;
 use pbxt_rows::PayloadKeyMaker;
+use pbxt_txlog::RowRef;
 use pbxt_txn::{TxnStatus, Viewer};
 
 impl Session {
@@ -46,76 +48,120 @@ impl Session {
         let Some(snapshot) = &self.work.snapshot else {
             return Ok(());
         };
-        let newest = self.version_behind(before, Viewer::current(TxnId::new(0)), &guard)?;
-        let seen = self.version_behind(
-            before,
-            Viewer::snapshot(snapshot.ts(), TxnId::new(0), Viewer::NO_CURSOR),
-            &guard,
-        )?;
+        let past = Viewer::snapshot(snapshot.ts(), TxnId::new(0), Viewer::NO_CURSOR);
+        let seen = self.version_behind(table, row, before, past, &guard)?;
+        let newer = self.newer_versions(before, seen.as_ref().map(Found::addr), &guard)?;
         for (number, index) in table.indexes.iter().enumerate() {
             // Where the change itself moves the key, its own events say that the newest key is left and what comes: an
             // entry or anti-entry of the same LSN here would contradict them.
             let change = keys.items().iter().find(|change| change.index == number);
             let new_key = change.and_then(|change| keys.new_key(change));
-            let now = self.key_of(table, index, newest, &guard)?;
-            let then = self.key_of(table, index, seen, &guard)?;
-            if now == then {
+            let moved = self.moved_key(table, index, &newer, seen.is_none())?;
+            if moved.then == moved.now {
                 continue;
             }
-            if let Some(key) = then.filter(|then| new_key != Some(then.as_slice())) {
-                index
-                    .tree
-                    .insert(&key, row, self.work.txn, lsn, Sign::Anti, &[])?;
+            if let Some(key) = moved.then.filter(|then| new_key != Some(then.as_slice())) {
+                index.insert(&key, row, self.work.txn, lsn, Sign::Anti, &[])?;
             }
-            if let Some(key) = now.filter(|_| change.is_none()) {
-                index
-                    .tree
-                    .insert(&key, row, self.work.txn, lsn, Sign::Entry, &[])?;
+            if let Some(key) = moved.now.filter(|_| change.is_none()) {
+                index.insert(&key, row, self.work.txn, lsn, Sign::Entry, &moved.unpack)?;
             }
         }
         Ok(())
     }
 
     /// True if this transaction's snapshot has no row behind `before`: the row appears to it by being changed.
-    pub(crate) fn snapshot_misses(&self, before: MapWord) -> Result<bool> {
+    pub(crate) fn snapshot_misses(&self, table: &Table, row: RowId, before: MapWord) -> Result<bool> {
         let guard = crossbeam_epoch::pin();
         let Some(snapshot) = &self.work.snapshot else {
             return Ok(false);
         };
         let viewer = Viewer::snapshot(snapshot.ts(), TxnId::new(0), Viewer::NO_CURSOR);
-        Ok(self.version_behind(before, viewer, &guard)?.is_none())
+        Ok(self.version_behind(table, row, before, viewer, &guard)?.is_none())
     }
 
-    fn version_behind(&self, word: MapWord, viewer: Viewer, guard: &Guard) -> Result<Addr> {
-        Ok(match View::new(viewer).resolve(&self.db, word, guard)? {
-            Resolved::Row(_, lsn) => Addr::hot(lsn),
-            Resolved::Absent | Resolved::Wait(..) | Resolved::Conflict => Addr::NONE,
-        })
+    fn version_behind<'g>(
+        &self,
+        table: &Table,
+        row: RowId,
+        word: MapWord,
+        viewer: Viewer,
+        guard: &'g Guard,
+    ) -> Result<Option<Found<'g>>> {
+        Ok(
+            match View::new(viewer).resolve(&self.db, table, row, word, guard)? {
+                Resolved::Row(found) => Some(found),
+                Resolved::Absent | Resolved::Wait(..) | Resolved::Conflict => None,
+            },
+        )
     }
 
-    /// Key of the row in an index as of the version at `addr`: from its payload, or from the newest image beneath it.
-    fn key_of(&self, table: &Table, index: &Index, mut addr: Addr, guard: &Guard) -> Result<Option<Vec<u8>>> {
-        while !addr.is_none() {
-            let version = read_version(&self.db, addr, guard)?;
-            if index.derivable {
-                let maker = PayloadKeyMaker::new(&index.def.spec, &table.def().schema)?;
-                let mut key = Vec::new();
-                maker.key_from_payload(
-                    version.payload(),
-                    &mut StoredValues::new(self.db.blobs()),
-                    &mut key,
-                )?;
-                return Ok(Some(key));
-            }
-            let images = version.key_images().flatten();
-            let mut entries =
-                images.filter(|image| image.index == index.def.id && image.sign == pbxt_txlog::Sign::Entry);
-            let counts = !self.db.txns.is_void(version.txn(), addr.lsn(), guard);
-            if let Some(image) = entries.next().filter(|_| counts) {
-                return Ok(Some(image.key.to_vec()));
+    /// Versions above the one at `seen` that count, newest first. All are hot: what is not is older than any snapshot.
+    fn newer_versions<'g>(
+        &self,
+        word: MapWord,
+        seen: Option<Addr>,
+        guard: &'g Guard,
+    ) -> Result<Vec<RowRef<'g>>> {
+        let mut newer = Vec::new();
+        let mut addr = head_addr(word);
+        while !addr.is_none() && Some(addr) != seen {
+            let Some(version) = read_version(&self.db, addr, guard)? else {
+                break;
+            };
+            let standing = self.db.txns.standing(version.txn(), addr.lsn(), guard);
+            if !standing.void && standing.status != TxnStatus::Aborted {
+                newer.push(version);
             }
             addr = version.prev();
         }
-        Ok(None)
+        Ok(newer)
     }
+
+    /// Key of the row in an index for the snapshot and now, from the images of the changes between.
+    fn moved_key(
+        &self,
+        table: &Table,
+        index: &Index,
+        newer: &[RowRef<'_>],
+        appeared: bool,
+    ) -> Result<MovedKey> {
+        let mut moved = MovedKey::default();
+        for version in newer {
+            for image in version
+                .key_images()
+                .flatten()
+                .filter(|image| image.index == index.def.id)
+            {
+                if image.sign == pbxt_txlog::Sign::AntiEntry {
+                    // The oldest one counts: later ones are overwritten on the way down.
+                    moved.then = Some(image.key.to_vec());
+                } else if moved.now.is_none() {
+                    moved.now = Some(image.key.to_vec());
+                    moved.unpack = image.unpack.to_vec();
+                }
+            }
+        }
+        if !appeared {
+            return Ok(moved);
+        }
+        moved.then = None;
+        if let (None, true, Some(newest)) = (&moved.now, index.derivable, newer.first()) {
+            let maker = PayloadKeyMaker::new(&index.def.spec, &table.def().schema)?;
+            let mut key = Vec::new();
+            let mut values = StoredValues::new(self.db.blobs());
+            maker.key_from_payload(newest.payload(), &mut values, &mut key)?;
+            maker.unpack_from_payload(newest.payload(), &mut values, &mut moved.unpack)?;
+            moved.now = Some(key);
+        }
+        Ok(moved)
+    }
+}
+
+/// Where a row stood in an index for a snapshot, and where it stands.
+#[derive(Debug, Default)]
+struct MovedKey {
+    then: Option<Vec<u8>>,
+    now: Option<Vec<u8>>,
+    unpack: Vec<u8>,
 }

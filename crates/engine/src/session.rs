@@ -13,6 +13,7 @@
 //! Latches: none of its own; the shared part (`SessionGate`) is what other threads may touch.
 //! After a crash: active transactions are aborted because they have no END; prepared ones come back detached.
 
+use crate::bulk::Brackets;
 use crate::database::Database;
 use crate::definition::ConflictMode;
 use crate::error::{Error, Result};
@@ -140,6 +141,10 @@ pub struct Session {
     pub(crate) delta_buffer: Vec<CountDelta>,
     pub(crate) key_images: KeyImageBuf,
     pub(crate) probe: ProbeBuffers,
+    /// Which operation guard it enters.
+    pub(crate) shard: usize,
+    /// Statements that bring many rows.
+    pub(crate) bulk: Brackets,
 }
 
 impl Session {
@@ -155,6 +160,8 @@ impl Session {
             delta_buffer: Vec::new(),
             key_images: KeyImageBuf::new(),
             probe: ProbeBuffers::default(),
+            shard: db.next_shard(),
+            bulk: Brackets::default(),
         }
     }
 
@@ -169,6 +176,8 @@ impl Session {
             delta_buffer: Vec::new(),
             key_images: KeyImageBuf::new(),
             probe: ProbeBuffers::default(),
+            shard: self.shard,
+            bulk: Brackets::default(),
         }
     }
 
@@ -235,6 +244,7 @@ impl Session {
 
     /// Undoes the running statement.
     pub fn rollback_statement(&mut self) -> Result<()> {
+        self.forget_bulk();
         let Some(mark) = self.work.statement.take() else {
             return Ok(());
         };
@@ -246,6 +256,7 @@ impl Session {
     /// Sets a savepoint. O(number of tables written).
     pub fn savepoint(&mut self) -> Result<Lsn> {
         self.refuse_if_doomed()?;
+        self.flush_all_bulk()?;
         self.ensure_active();
         let mark = self.mark();
         let lsn = mark.lsn;
@@ -258,6 +269,7 @@ impl Session {
     /// Undoes everything since the savepoint; later savepoints are gone, this one stays.
     pub fn rollback_to(&mut self, savepoint: Lsn) -> Result<()> {
         self.refuse_if_doomed()?;
+        self.forget_bulk();
         self.work.savepoints.retain(|mark| mark.lsn <= savepoint);
         let rows = match self.work.savepoints.last() {
             Some(mark) if mark.lsn == savepoint => mark.rows.clone(),

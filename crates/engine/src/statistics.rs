@@ -11,8 +11,10 @@
 
 use crate::error::Result;
 use parking_lot::Mutex;
-use pbxt_index::{Batch, EntryView, SeekPos, Sign, Tree};
+use pbxt_index::{Batch, EntryView, IndexParts, MergedCursor, SeekPos, Sign};
 use pbxt_rows::KeyMaker;
+use pbxt_segment::BlockCache;
+use std::sync::Arc;
 
 /// Leaves looked at in an index that is not read as a whole.
 const LEAVES_SAMPLED: usize = 64;
@@ -45,16 +47,17 @@ impl KeyStatistics {
     /// Writes rows per distinct value of the prefixes of 1, 2, ... parts, at least 1 each, for a table of `rows` rows.
     pub(crate) fn rows_per_key(
         &self,
-        tree: &Tree,
+        parts: &Arc<IndexParts>,
+        cache: &Arc<BlockCache>,
         maker: &KeyMaker,
         rows: u64,
         out: &mut [u64],
     ) -> Result<()> {
-        let entries = tree.len();
+        let entries = parts.entries();
         if self.write(entries, rows, out) {
             return Ok(());
         }
-        let sample = Sample::of(tree, maker)?;
+        let sample = Sample::of(parts, cache, maker)?;
         *self.kept.lock() = Kept {
             entries,
             sample: Some(sample),
@@ -93,29 +96,37 @@ fn rows_per_value(rows: u64, changes: u64, pairs: u64) -> u64 {
 }
 
 impl Sample {
-    fn of(tree: &Tree, maker: &KeyMaker) -> Result<Self> {
+    fn of(parts: &Arc<IndexParts>, cache: &Arc<BlockCache>, maker: &KeyMaker) -> Result<Self> {
         let mut sample = Self {
             pairs: 0,
             changes: vec![0; maker.part_count()],
         };
-        let mut batch = Batch::new();
-        if tree.len() <= ENTRIES_READ {
-            tree.read_batch_forward(&SeekPos::START, &mut batch, ENTRIES_READ as usize);
-            sample.add(maker, batch.entries(tree))?;
+        let mut stretch = Stretch::default();
+        if parts.entries() <= ENTRIES_READ {
+            let mut entries = MergedCursor::new();
+            entries.seek(parts, cache, &SeekPos::START, true)?;
+            while let Some(entry) = entries.peek() {
+                stretch.push(entry);
+                entries.advance()?;
+            }
+            sample.add(maker, &stretch)?;
             return Ok(sample);
         }
+        let mut batch = Batch::new();
         for leaf in 0..LEAVES_SAMPLED {
-            tree.sample((leaf as f64 + 0.5) / LEAVES_SAMPLED as f64, &mut batch);
-            sample.add(maker, batch.entries(tree))?;
+            stretch.clear();
+            let share = (leaf as f64 + 0.5) / LEAVES_SAMPLED as f64;
+            parts.sample(share, cache, &mut batch, |entry| stretch.push(entry))?;
+            sample.add(maker, &stretch)?;
         }
         Ok(sample)
     }
 
     /// Compares each row of a stretch of entries with the one before it.
-    fn add<'t>(&mut self, maker: &KeyMaker, entries: impl Iterator<Item = EntryView<'t>>) -> Result<()> {
+    fn add(&mut self, maker: &KeyMaker, stretch: &Stretch) -> Result<()> {
         let mut scratch = Vec::new();
         let mut before: Option<&[u8]> = None;
-        for key in rows_under_keys(entries) {
+        for key in stretch.rows_under_keys() {
             if let Some(before) = before {
                 let equal = equal_parts(maker, before, key, &mut scratch)?;
                 self.pairs += 1;
@@ -130,19 +141,41 @@ impl Sample {
     }
 }
 
-/// The key of every row that is under one now. Events of one row under one key are neighbours, the latest one last.
-fn rows_under_keys<'t>(entries: impl Iterator<Item = EntryView<'t>>) -> impl Iterator<Item = &'t [u8]> {
-    let mut entries = entries.peekable();
-    std::iter::from_fn(move || {
-        loop {
-            let entry = entries.next()?;
-            let is_same = |next: &EntryView<'_>| (next.key(), next.row()) == (entry.key(), entry.row());
-            let is_latest = !entries.peek().is_some_and(is_same);
-            if is_latest && entry.sign() == Sign::Entry {
-                return Some(entry.key());
-            }
+/// Neighbouring entries, copied: key end, row and sign of each.
+#[derive(Default)]
+struct Stretch {
+    keys: Vec<u8>,
+    entries: Vec<(usize, u64, Sign)>,
+}
+
+impl Stretch {
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.entries.clear();
+    }
+
+    fn push(&mut self, entry: EntryView<'_>) {
+        if entry.is_dead() {
+            return;
         }
-    })
+        self.keys.extend_from_slice(entry.key());
+        self.entries
+            .push((self.keys.len(), entry.row().raw(), entry.sign()));
+    }
+
+    /// The key of every row that is under one now. Events of one row under one key are neighbours, the latest one last.
+    fn rows_under_keys(&self) -> impl Iterator<Item = &[u8]> {
+        let key = |at: usize| {
+            let from = at.checked_sub(1).map_or(0, |before| self.entries[before].0);
+            &self.keys[from..self.entries[at].0]
+        };
+        (0..self.entries.len()).filter_map(move |at| {
+            let (_, row, sign) = self.entries[at];
+            let is_same = |next: &(usize, u64, Sign)| next.1 == row && key(at + 1) == key(at);
+            let is_latest = !self.entries.get(at + 1).is_some_and(is_same);
+            (is_latest && sign == Sign::Entry).then(|| key(at))
+        })
+    }
 }
 
 /// How many leading parts two keys have in common.
@@ -192,23 +225,26 @@ mod tests {
     }
 
     #[expect(clippy::big_endian_bytes, reason = "keys order as big-endian numbers do")]
-    fn put(tree: &Tree, row: u64, first: u32, second: u32, lsn: u64, sign: Sign) {
+    fn put(parts: &Arc<IndexParts>, row: u64, first: u32, second: u32, lsn: u64, sign: Sign) {
         let key = [first.to_be_bytes(), second.to_be_bytes()].concat();
-        tree.insert(&key, RowId::new(row), TxnId::new(1), Lsn::new(lsn), sign, &[])
+        parts
+            .active
+            .insert(&key, RowId::new(row), TxnId::new(1), Lsn::new(lsn), sign, &[])
             .expect("a short key");
     }
 
-    fn estimate(statistics: &KeyStatistics, tree: &Tree, rows: u64) -> [u64; 2] {
+    fn estimate(statistics: &KeyStatistics, tree: &Arc<IndexParts>, rows: u64) -> [u64; 2] {
+        let cache = Arc::new(BlockCache::new(1 << 20));
         let mut out = [0, 0];
         statistics
-            .rows_per_key(tree, &maker(), rows, &mut out)
+            .rows_per_key(tree, &cache, &maker(), rows, &mut out)
             .expect("the keys are whole");
         out
     }
 
     #[test]
     fn a_small_index_is_counted_exactly() {
-        let tree = Tree::new();
+        let tree = Arc::new(IndexParts::new());
         for row in 0..60_u32 {
             put(&tree, u64::from(row), row / 20, row / 2, 8, Sign::Entry);
         }
@@ -217,12 +253,15 @@ mod tests {
 
     #[test]
     fn an_index_without_entries_has_one_row_per_key() {
-        assert_eq!(estimate(&KeyStatistics::default(), &Tree::new(), 0), [1, 1]);
+        assert_eq!(
+            estimate(&KeyStatistics::default(), &Arc::new(IndexParts::new()), 0),
+            [1, 1]
+        );
     }
 
     #[test]
     fn rows_that_left_a_key_do_not_count() {
-        let tree = Tree::new();
+        let tree = Arc::new(IndexParts::new());
         for row in 0..40 {
             put(&tree, u64::from(row), 1, row, 8, Sign::Entry);
             put(&tree, u64::from(row), 1, row, 16, Sign::Anti);
@@ -234,7 +273,7 @@ mod tests {
     #[test]
     fn a_large_index_is_estimated_within_a_quarter() {
         for per_value in [1_u64, 7, 50] {
-            let tree = Tree::new();
+            let tree = Arc::new(IndexParts::new());
             let rows = 100_000_u64;
             for row in 0..rows {
                 let shuffled = row * 7_919 % rows;
@@ -258,7 +297,7 @@ mod tests {
 
     #[test]
     fn an_estimate_is_kept_until_the_index_grew_by_a_tenth_or_it_is_forgotten() {
-        let (tree, statistics) = (Tree::new(), KeyStatistics::default());
+        let (tree, statistics) = (Arc::new(IndexParts::new()), KeyStatistics::default());
         (0..100).for_each(|row| put(&tree, row, 1, row as u32, 8, Sign::Entry));
         assert_eq!(estimate(&statistics, &tree, 100), [100, 1]);
         (100..110).for_each(|row| put(&tree, row, row as u32, 1, 8, Sign::Entry));

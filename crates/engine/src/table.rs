@@ -1,19 +1,26 @@
-//! Table: one generation of a table in memory: row map, indexes, row count, auto-increment counter.
+//! Table: one generation of a table: row map, row shape, indexes, row count, auto-increment counter.
 //!
 //! Why it exists: readers and writers need these together, found once per statement and then shared by pointer.
-//! State: everything here is derived from the log and rebuilt at open; nothing here is ever written to disk.
+//! State: hot rows by the map and new index entries in trees, both in memory; the others by immutable runs on disk. The map
+//! and the trees come back from the checkpoint image and the log's tail.
 //! Rules: T19 a snapshot older than `created_ts` must not read this generation. The name may change under a
-//! running reader (RENAME): it is only for messages.
-//! Latches: the name only; the parts have their own.
+//! running reader (RENAME): it is only for messages. B5 shapes of one table are changed under its shape latch only.
+//! Latches: the name; `shaping`, held while shapes are exchanged, never across I/O.
 
 use crate::autoinc::AutoIncrement;
 use crate::counts::RowCount;
+use crate::database::Database;
 use crate::definition::{IndexDef, TableDef};
-use parking_lot::RwLock;
-use pbxt_base::{CommitTs, IndexId, TableId};
-use pbxt_index::Tree;
+use crate::error::Result;
+use crate::row_shape::RowBase;
+use crate::version::BaseRow;
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use pbxt_base::{CommitTs, IndexId, Lsn, RowId, TableId, TxnId, stop_point};
+use pbxt_index::{EntryRef, IndexParts, Sign, Tree};
 use pbxt_rowmap::RowMap;
 use pbxt_rows::Schema;
+use roaring::RoaringTreemap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -24,8 +31,10 @@ pub struct Index {
     pub def: IndexDef,
     /// Keys can be made from the row payload alone, so row records carry no image of them.
     pub derivable: bool,
-    /// All entries.
-    pub tree: Tree,
+    /// Where its entries are: trees and runs.
+    parts: ArcSwap<IndexParts>,
+    /// Bulk loads that published a run of this index (rule X15).
+    loads: AtomicU64,
 }
 
 /// One table generation in memory.
@@ -35,8 +44,14 @@ pub struct Table {
     def: RwLock<Arc<TableDef>>,
     /// Generation id.
     pub id: TableId,
-    /// Row id -> newest version.
+    /// Row id -> newest version, of rows that are hot.
     pub map: RowMap,
+    /// All other rows.
+    pub(crate) base: RowBase,
+    /// Rows whose deletion is settled: their index entries mean nothing any more.
+    pub(crate) gone: RwLock<RoaringTreemap>,
+    /// Held by whoever exchanges `base` or the parts of an index (rule B5).
+    pub(crate) shaping: Mutex<()>,
     /// Indexes in the definition's order.
     pub indexes: Vec<Index>,
     /// Exact row counts.
@@ -49,6 +64,7 @@ pub struct Table {
     pub updated: AtomicU64,
     /// Not kept over a restart.
     pub temporary: bool,
+    schema: Schema,
     created_ts: CommitTs,
     dropped: AtomicBool,
 }
@@ -66,15 +82,34 @@ impl Table {
             id: def.id,
             temporary: def.temporary,
             updated: AtomicU64::new(def.created),
-            def: RwLock::new(Arc::new(def)),
             map: RowMap::new(),
+            base: RowBase::default(),
+            gone: RwLock::default(),
+            shaping: Mutex::default(),
+            schema: def.schema.clone(),
             indexes,
             count: RowCount::starting_at(rows),
             autoinc: AutoIncrement::starting_at(next_auto_increment),
             data_bytes: AtomicU64::new(0),
             created_ts,
             dropped: AtomicBool::new(false),
+            def: RwLock::new(Arc::new(def)),
         }
+    }
+
+    /// Columns; the same for the whole life of a generation.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The row outside the hot log. `Some(None)`: deleted. The row's word was loaded before (rule B2).
+    #[inline]
+    pub(crate) fn find_base(&self, db: &Database, row: RowId) -> Result<Option<Option<BaseRow>>> {
+        stop_point!("read.before_shape");
+        if self.base.is_empty() {
+            return Ok(None);
+        }
+        self.base.find(&self.schema, &db.cache, row)
     }
 
     /// Name now.
@@ -122,10 +157,7 @@ impl Table {
 
     /// Bytes of index entries in memory.
     pub fn index_bytes(&self) -> u64 {
-        self.indexes
-            .iter()
-            .map(|index| index.tree.memory_bytes() as u64)
-            .sum()
+        self.indexes.iter().map(Index::memory_bytes).sum()
     }
 }
 
@@ -134,7 +166,61 @@ impl Index {
         Self {
             def: def.clone(),
             derivable: def.spec.derivable(schema),
-            tree: Tree::new(),
+            parts: ArcSwap::from_pointee(IndexParts::new()),
+            loads: AtomicU64::new(0),
         }
+    }
+
+    /// The parts now.
+    #[inline]
+    pub(crate) fn parts(&self) -> Arc<IndexParts> {
+        self.parts.load_full()
+    }
+
+    /// Bulk loads so far.
+    #[inline]
+    pub(crate) fn loads(&self) -> u64 {
+        self.loads.load(Ordering::SeqCst)
+    }
+
+    /// Tells claims that a run is about to be published (rule X15).
+    pub(crate) fn note_load(&self) {
+        self.loads.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// True if these are the parts now.
+    #[inline]
+    pub(crate) fn has_parts(&self, parts: &Arc<IndexParts>) -> bool {
+        Arc::ptr_eq(&self.parts.load(), parts)
+    }
+
+    /// Adds an event to the active tree. The caller is inside an operation guard (rule G1).
+    #[inline]
+    pub(crate) fn insert(
+        &self,
+        key: &[u8],
+        row: RowId,
+        txn: TxnId,
+        lsn: Lsn,
+        sign: Sign,
+        unpack: &[u8],
+    ) -> Result<EntryRef> {
+        Ok(self
+            .parts
+            .load()
+            .active
+            .insert(key, row, txn, lsn, sign, unpack)?)
+    }
+
+    /// Exchanges the parts. The caller holds the table's shape latch (rule B5).
+    pub(crate) fn install(&self, parts: IndexParts) {
+        self.parts.store(Arc::new(parts));
+    }
+
+    /// Bytes of trees.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let parts = self.parts.load();
+        let trees = std::iter::once(&parts.active).chain(&parts.frozen);
+        trees.map(|tree: &Arc<Tree>| tree.memory_bytes() as u64).sum()
     }
 }

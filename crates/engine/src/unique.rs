@@ -2,24 +2,26 @@
 //!
 //! Why it exists: two transactions that insert the same key at once must not both find it free, and one that fails must
 //! leave no trace in the log.
-//! Rules: X9 probe without a latch (it may read versions from disk), then compare under the key's stripe latch that
-//! nobody came in between, and publish the claim. X10 nobody waits or reads under the latch. T20 under REPEATABLE READ
+//! Rules: X9 probe all parts of the index without a latch (it may read from disk), then compare under the key's stripe latch that
+//! nobody came in between and that the parts are the same, and publish the claim. X15 a bulk load publishes its run and then
+//! probes, a claim is published and then looks whether a run came meanwhile: one of the two sees the other. X10 nobody waits or reads under the latch. T20 under REPEATABLE READ
 //! and SERIALIZABLE a key whose last holder ended after my snapshot is a write conflict, in both conflict modes.
 //! After a crash: claims are index entries; those of aborted work are not rebuilt.
 
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::index_cursor::event_of;
 use crate::session::{Isolation, Session};
-use crate::table::{Index, Table};
+use crate::table::Table;
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
 use pbxt_base::{RowId, TxnId, stop_point};
-use pbxt_index::{Batch, EntryRef, SeekPos, Sign};
+use pbxt_index::{Batch, EntryRef, Fate, IndexParts, KeyGroup, Sign};
 use pbxt_txn::{EventDecision, IndexEvent, LockMode, Resource, Stamp, TxnStatus, Viewer, decide_events};
 use std::sync::Arc;
 
 /// What a probe of one key found.
-enum Probe {
+pub(crate) enum Probe {
     Free,
     Taken(RowId),
     Wait(TxnId),
@@ -40,24 +42,32 @@ impl Session {
         let index = &table.indexes[position];
         let mut turn = Turn::none(&db.waits);
         loop {
-            let group = index.tree.key_group(key);
-            let found = if group.entries() == 0 {
+            let loads = index.loads();
+            let parts = index.parts();
+            let groups = Groups::of(&parts, key);
+            let found = if groups.is_empty() && !parts.runs_may_contain(key) {
                 Probe::Free
             } else {
-                self.probe(table, index, key, row)?
+                self.probe(table, &parts, key, row)?
             };
             stop_point!("unique.after_probe");
             match found {
                 Probe::Free => {
+                    let operation = db.guards.enter(self.shard);
                     let stripe = db.claims.hold(index.def.id, key);
-                    if index.tree.group_changed(key, &group) {
+                    if !index.has_parts(&parts) || groups.changed(&parts, key) {
                         continue;
                     }
-                    let entry =
-                        index
-                            .tree
-                            .insert(key, row, self.work.txn, db.log.tail(), Sign::Entry, unpack)?;
+                    let lsn = db.log.tail();
+                    let entry = parts
+                        .active
+                        .insert(key, row, self.work.txn, lsn, Sign::Entry, unpack)?;
                     drop(stripe);
+                    if index.loads() != loads {
+                        parts.active.mark_dead(entry);
+                        continue;
+                    }
+                    drop(operation);
                     turn.took();
                     stop_point!("unique.after_claim");
                     return Ok(entry);
@@ -86,13 +96,20 @@ impl Session {
     }
 
     /// Judges every row that has entries under exactly `key`.
-    fn probe(&mut self, table: &Table, index: &Index, key: &[u8], own_row: RowId) -> Result<Probe> {
+    pub(crate) fn probe(
+        &mut self,
+        table: &Table,
+        parts: &Arc<IndexParts>,
+        key: &[u8],
+        own_row: RowId,
+    ) -> Result<Probe> {
         let mut buffers = std::mem::take(&mut self.probe);
         buffers.events.clear();
         let events = &mut buffers.events;
-        collect_events(&self.db, index, key, &mut buffers.batch, |row, event| {
+        collect_events(&self.db, parts, key, &mut buffers.batch, |row, event| {
             events.push((row, event));
-        });
+        })?;
+        events.sort_by_key(|(row, _)| *row);
         let mut current = View::new(Viewer::current(self.work.txn));
         let mut answer = Ok(Probe::Free);
         for group in buffers.events.chunk_by(|a, b| a.0 == b.0) {
@@ -119,7 +136,7 @@ impl Session {
         let word = table.map.load(row);
         match decide_events(&current.viewer, events.iter().map(|(_, event)| *event)) {
             EventDecision::Wait(txn) => return Ok(Probe::Wait(txn)),
-            EventDecision::Present => match current.resolve(&self.db, word, &guard)? {
+            EventDecision::Present => match current.resolve_unread(&self.db, table, row, word, &guard)? {
                 Resolved::Row(..) => return Ok(Probe::Taken(row)),
                 Resolved::Wait(txn, _) => return Ok(Probe::Wait(txn)),
                 Resolved::Absent | Resolved::Conflict => {}
@@ -139,7 +156,7 @@ impl Session {
         if decide_events(&past.viewer, events.iter().map(|(_, event)| *event)) != EventDecision::Present {
             return Ok(Probe::Free);
         }
-        let seen = past.resolve(&self.db, word, &guard)?;
+        let seen = past.resolve_unread(&self.db, table, row, word, &guard)?;
         Ok(if matches!(seen, Resolved::Row(..)) {
             Probe::Conflict(row)
         } else {
@@ -148,69 +165,57 @@ impl Session {
     }
 }
 
-/// Calls `found` for every live entry under exactly `key`, row by row.
+/// Calls `found` for every event under exactly `key` that may count, in no order.
 pub(crate) fn collect_events(
     db: &Database,
-    index: &Index,
+    parts: &IndexParts,
     key: &[u8],
     batch: &mut Batch,
     mut found: impl FnMut(RowId, IndexEvent),
-) {
-    let guard = crossbeam_epoch::pin();
-    index
-        .tree
-        .read_batch_forward(&SeekPos::lower_bound(key), batch, GROUP_FIRST);
-    loop {
-        for (at, entry) in batch.entries(&index.tree).enumerate() {
-            if entry.key() != key {
-                if entry.key() > key {
-                    return;
-                }
-                continue;
-            }
-            if entry.is_dead() {
-                continue;
-            }
-            let stamp = Stamp {
-                txn: entry.txn(),
-                lsn: entry.lsn(),
-            };
-            let standing = db.txns.standing(stamp.txn, stamp.lsn, &guard);
-            if standing.status == TxnStatus::Aborted {
-                // Nobody will ever see it (rule X5): the next probe of this key does not meet it again.
-                if let Some(entry) = index.tree.entry_ref(batch, at) {
-                    index.tree.mark_dead(entry);
-                }
-                continue;
-            }
-            let sign = if entry.sign() == Sign::Entry {
-                pbxt_txn::Sign::Entry
-            } else {
-                pbxt_txn::Sign::AntiEntry
-            };
-            found(
-                entry.row(),
-                IndexEvent {
-                    sign,
-                    stamp,
-                    standing,
-                },
-            );
+) -> Result<()> {
+    parts.for_each_under_key(key, &db.cache, batch, |entry| {
+        let stamp = Stamp {
+            txn: entry.txn(),
+            lsn: entry.lsn(),
+        };
+        let event = event_of(db, stamp, entry.sign());
+        if event.standing.status == TxnStatus::Aborted {
+            // Nobody will ever see it (rule X5): the next probe of this key does not meet it again.
+            return Fate::Dead;
         }
-        if batch.reached_end() {
-            return;
-        }
-        index.tree.read_batch_on(batch, BATCH_MAX);
-        if batch.is_empty() {
-            return;
-        }
-    }
+        found(entry.row(), event);
+        Fate::Keep
+    })?;
+    Ok(())
 }
 
-/// Entries read at once.
-pub(crate) const BATCH_MAX: usize = 256;
-/// Entries read first of one key: mostly there are one or two.
-const GROUP_FIRST: usize = 4;
+/// What lay under a key in the trees of an index when it was probed.
+struct Groups {
+    active: KeyGroup,
+    frozen: Vec<KeyGroup>,
+}
+
+impl Groups {
+    fn of(parts: &IndexParts, key: &[u8]) -> Self {
+        Self {
+            active: parts.active.key_group(key),
+            frozen: parts.frozen.iter().map(|tree| tree.key_group(key)).collect(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.active.entries() == 0 && self.frozen.iter().all(|group| group.entries() == 0)
+    }
+
+    /// True if an entry came since; a claim that was under way while its tree was frozen still enters that tree.
+    fn changed(&self, parts: &IndexParts, key: &[u8]) -> bool {
+        let frozen = parts.frozen.iter().zip(&self.frozen);
+        parts.active.group_changed(key, &self.active)
+            || frozen
+                .into_iter()
+                .any(|(tree, group)| tree.group_changed(key, group))
+    }
+}
 
 /// Buffers of a probe, kept by the session so that a probe allocates nothing.
 #[derive(Debug, Default)]

@@ -2,15 +2,17 @@
 //!
 //! Why it exists: `txn::judge` answers for one version; scans ask it for millions of versions of few transactions, so
 //! the last foreign verdict is kept.
-//! Rules: T10 the first answer other than "skip" on the way down a chain is the chain's answer. T9 the cursor LSN
+//! Rules: B2 a word is loaded before the row shape is. B4 an address below the start of the log reads as BASE. T10 the first answer other than "skip" on the way down a chain is the chain's answer. T9 the cursor LSN
 //! hides own later versions. In snapshot mode a foreign transaction without void ranges has one verdict for the life of
 //! the snapshot, so keeping it is exact.
 //! Latches and I/O: none, except that reading a version may load its chunk; callers hold an epoch guard and no latch.
 
 use crate::database::Database;
 use crate::error::Result;
+use crate::table::Table;
+use crate::version::Found;
 use crossbeam_epoch::Guard;
-use pbxt_base::{Addr, AddrClass, Error as StorageError, Lsn, TxnId};
+use pbxt_base::{Addr, AddrClass, Error as StorageError, Lsn, RowId, TxnId, stop_point};
 use pbxt_rowmap::MapWord;
 use pbxt_txlog::RowRef;
 use pbxt_txn::{ReadMode, Stamp, Verdict, Viewer, judge};
@@ -24,10 +26,10 @@ pub(crate) struct View {
 }
 
 /// What a chain holds for a reader.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) enum Resolved<'g> {
-    /// This version, which is not a tombstone, at this LSN.
-    Row(RowRef<'g>, Lsn),
+    /// This version, which is not a tombstone.
+    Row(Found<'g>),
     /// No row: never there, deleted, or not yet there.
     Absent,
     /// Wait for the transaction (its version at this LSN is in the way).
@@ -66,28 +68,114 @@ impl View {
         verdict
     }
 
-    /// Walks the chain that begins at `word` (rule T10).
+    /// Walks the chain of `row` that begins at `word` (rule T10). The word is loaded before this is called (rule B2).
     #[inline]
     pub(crate) fn resolve<'g>(
         &mut self,
         db: &Database,
+        table: &Table,
+        row: RowId,
         word: MapWord,
         guard: &'g Guard,
     ) -> Result<Resolved<'g>> {
-        let mut addr = word.addr();
+        self.walk(db, table, row, word, guard, Self::resolve_base)
+    }
+
+    /// `resolve` for who needs no payload of a row that is not hot: its block is not read. Writers change a row they have
+    /// read before, often much before, and its block may have left memory.
+    #[inline]
+    pub(crate) fn resolve_unread<'g>(
+        &mut self,
+        db: &Database,
+        table: &Table,
+        row: RowId,
+        word: MapWord,
+        guard: &'g Guard,
+    ) -> Result<Resolved<'g>> {
+        self.walk(db, table, row, word, guard, Self::resolve_slot)
+    }
+
+    #[inline]
+    fn walk<'g>(
+        &mut self,
+        db: &Database,
+        table: &Table,
+        row: RowId,
+        word: MapWord,
+        guard: &'g Guard,
+        base: impl FnOnce(&mut Self, &Database, &Table, RowId, &'g Guard) -> Result<Resolved<'g>>,
+    ) -> Result<Resolved<'g>> {
+        stop_point!("read.after_word");
+        let mut addr = head_addr(word);
         while !addr.is_none() {
-            let row = read_version(db, addr, guard)?;
+            let Some(record) = read_version(db, addr, guard)? else {
+                return base(self, db, table, row, guard);
+            };
             let lsn = addr.lsn();
-            let txn = row.txn();
+            let txn = record.txn();
             match self.judge(db, Stamp { txn, lsn }, guard) {
-                Verdict::Visible if row.is_tombstone() => return Ok(Resolved::Absent),
-                Verdict::Visible => return Ok(Resolved::Row(row, lsn)),
+                Verdict::Visible if record.is_tombstone() => return Ok(Resolved::Absent),
+                Verdict::Visible => return Ok(Resolved::Row(Found::Hot(record, lsn))),
                 Verdict::Wait(blocker) => return Ok(Resolved::Wait(blocker, lsn)),
                 Verdict::Conflict => return Ok(Resolved::Conflict),
-                Verdict::Skip => addr = self.beneath(db, &row, lsn, guard),
+                Verdict::Skip => addr = self.beneath(db, &record, lsn, guard),
             }
         }
         Ok(Resolved::Absent)
+    }
+
+    /// The row as its table's shape has it: settled, or of a tagged run that is judged like any version.
+    pub(crate) fn resolve_base<'g>(
+        &mut self,
+        db: &Database,
+        table: &Table,
+        row: RowId,
+        guard: &'g Guard,
+    ) -> Result<Resolved<'g>> {
+        let Some(Some(base)) = table.find_base(db, row)? else {
+            return Ok(Resolved::Absent);
+        };
+        let stamp = base.stamp;
+        Ok(self.judge_base(db, stamp, guard, Found::Base(base)))
+    }
+
+    /// As `resolve_base`, from the sets of row ids alone (rule B7).
+    fn resolve_slot<'g>(
+        &mut self,
+        db: &Database,
+        table: &Table,
+        row: RowId,
+        guard: &'g Guard,
+    ) -> Result<Resolved<'g>> {
+        if table.indexes.is_empty() {
+            return self.resolve_base(db, table, row, guard);
+        }
+        let Some(stamp) = table.base.stamp_of(row) else {
+            return Ok(Resolved::Absent);
+        };
+        if table.gone.read().contains(row.raw()) {
+            return Ok(Resolved::Absent);
+        }
+        Ok(self.judge_base(db, stamp, guard, Found::Slot(stamp)))
+    }
+
+    #[inline]
+    fn judge_base<'g>(
+        &mut self,
+        db: &Database,
+        stamp: Stamp,
+        guard: &'g Guard,
+        found: Found<'g>,
+    ) -> Resolved<'g> {
+        if stamp.txn.raw() == 0 {
+            return Resolved::Row(found);
+        }
+        match self.judge(db, stamp, guard) {
+            Verdict::Visible => Resolved::Row(found),
+            Verdict::Wait(blocker) => Resolved::Wait(blocker, stamp.lsn),
+            Verdict::Conflict => Resolved::Conflict,
+            Verdict::Skip => Resolved::Absent,
+        }
     }
 
     /// Where to go on below a skipped version. All of a foreign transaction that did not commit for this reader can be
@@ -102,16 +190,29 @@ impl View {
     }
 }
 
-/// The version at an address that a row map word or a predecessor names.
+/// Where a row's chain begins: a word that names no version means the table's row shape.
 #[inline]
-pub(crate) fn read_version<'g>(db: &Database, addr: Addr, guard: &'g Guard) -> Result<RowRef<'g>> {
+pub(crate) fn head_addr(word: MapWord) -> Addr {
+    if word.is_absent() { Addr::BASE } else { word.addr() }
+}
+
+/// The version at an address that a row map word or a predecessor names; `None` where the row shape has it: BASE, or an
+/// address below the start of the log (rule B4).
+#[inline]
+pub(crate) fn read_version<'g>(db: &Database, addr: Addr, guard: &'g Guard) -> Result<Option<RowRef<'g>>> {
+    if addr == Addr::BASE {
+        return Ok(None);
+    }
     if addr.class() != AddrClass::Hot {
         return Err(dangling(db, addr, "a version in the log").into());
     }
-    let record = db.log.read(addr.lsn(), guard)?;
-    record
-        .as_row()
-        .ok_or_else(|| dangling(db, addr, "a row record").into())
+    let Some(record) = db.log.try_read(addr.lsn(), guard)? else {
+        return Ok(None);
+    };
+    match record.as_row() {
+        Some(row) => Ok(Some(row)),
+        None => Err(dangling(db, addr, "a row record").into()),
+    }
 }
 
 fn dangling(db: &Database, addr: Addr, expected: &str) -> StorageError {

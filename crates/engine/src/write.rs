@@ -14,13 +14,14 @@ use crate::keys::KeyChanges;
 use crate::locking::{Linked, blockers_of, dropped};
 use crate::session::Session;
 use crate::table::Table;
+use crate::version::Found;
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
 use crossbeam_epoch::Guard;
 use pbxt_base::{Addr, Lsn, RowId, stop_point};
 use pbxt_index::{EntryRef, Sign};
 use pbxt_rowmap::MapWord;
-use pbxt_txlog::{KeyImage, RowKind, RowRecord, RowRef, Space};
+use pbxt_txlog::{KeyImage, RowKind, RowRecord, Space};
 use pbxt_txn::{LockMode, Resource, Viewer};
 use std::sync::Arc;
 
@@ -80,6 +81,7 @@ impl Session {
     }
 
     fn insert_row(&mut self, table: &Arc<Table>, version: NewVersion<'_>) -> Result<RowId> {
+        self.flush_bulk(table)?;
         let position = self.enter_table(table)?;
         if table.is_dropped() {
             return Err(dropped(table));
@@ -93,10 +95,13 @@ impl Session {
             payload_bytes: 0,
             overtaken: false,
         };
+        let db = Arc::clone(&self.db);
+        let operation = db.guards.enter(self.shard);
         let written = self.write_version(table, row, RowKind::Insert, &beneath, Some(version));
         match written {
             Ok(Attempt::Done(lsn)) => {
                 self.publish_events(table, row, lsn, version.keys)?;
+                drop(operation);
                 let work = &mut self.work.tables[position];
                 work.rows += 1;
                 work.bytes += version.payload.len().cast_signed() as i64;
@@ -108,7 +113,8 @@ impl Session {
                 unreachable!("D15: nobody else knows a row id before its first version is linked")
             }
             Err(error) => {
-                claims.withdraw(table);
+                drop(operation);
+                self.withdraw(table, row, &claims, version.keys)?;
                 Err(error)
             }
         }
@@ -121,6 +127,7 @@ impl Session {
         row: RowId,
         version: Option<NewVersion<'_>>,
     ) -> Result<bool> {
+        self.flush_bulk(table)?;
         let position = self.enter_table(table)?;
         let kind = if version.is_some() {
             RowKind::Update
@@ -143,10 +150,11 @@ impl Session {
                 }
                 None => Claims::default(),
             };
+            let operation = db.guards.enter(self.shard);
             match self.write_version(table, row, kind, &beneath, version) {
                 Ok(Attempt::Done(lsn)) => {
                     turn.took();
-                    if beneath.overtaken && self.snapshot_misses(beneath.word)? {
+                    if beneath.overtaken && self.snapshot_misses(table, row, beneath.word)? {
                         self.work.tables[position].unseen += 1;
                     }
                     if let Some(version) = version {
@@ -155,19 +163,25 @@ impl Session {
                         }
                         self.publish_events(table, row, lsn, version.keys)?;
                     }
+                    drop(operation);
                     self.count_change(position, version, beneath.payload_bytes);
                     return Ok(true);
                 }
-                Ok(Attempt::Changed) => claims.withdraw(table),
+                Ok(Attempt::Changed) => {
+                    drop(operation);
+                    self.withdraw_for(table, row, &claims, version)?;
+                }
                 Ok(Attempt::Blocked) => {
-                    claims.withdraw(table);
+                    drop(operation);
+                    self.withdraw_for(table, row, &claims, version)?;
                     let own = self.work.txn;
                     let blockers = || blockers_of(&db, own, table, row, LockMode::Exclusive, None);
                     let resource = Resource::Row(table.id, row);
                     self.wait(&mut turn, table, resource, LockMode::Exclusive, false, blockers)?;
                 }
                 Err(error) => {
-                    claims.withdraw(table);
+                    drop(operation);
+                    self.withdraw_for(table, row, &claims, version)?;
                     return Err(error);
                 }
             }
@@ -203,14 +217,21 @@ impl Session {
             let blocker = {
                 let guard = crossbeam_epoch::pin();
                 let word = table.map.load(row);
-                match view.resolve(&db, word, &guard)? {
-                    Resolved::Row(old, lsn) => {
+                // Only who may write the same row again has to read what is there.
+                let compares = version.is_some_and(|new| new.keys.items().is_empty());
+                let resolved = if compares {
+                    view.resolve(&db, table, row, word, &guard)?
+                } else {
+                    view.resolve_unread(&db, table, row, word, &guard)?
+                };
+                match resolved {
+                    Resolved::Row(old) => {
                         let same = version.is_some_and(|new| {
                             new.keys.items().is_empty()
                                 && new.payload == old.payload()
                                 && new.schema_version == old.schema_version()
                         });
-                        return Ok((!same).then(|| self.beneath(word, &old, lsn, &guard)));
+                        return Ok((!same).then(|| self.beneath(word, &old, &guard)));
                     }
                     Resolved::Absent => {
                         return Err(Error::RowNotFound {
@@ -245,35 +266,30 @@ impl Session {
     }
 
     /// Rule T24.
-    fn beneath(&self, word: MapWord, old: &RowRef<'_>, lsn: Lsn, guard: &Guard) -> Beneath {
+    fn beneath(&self, word: MapWord, old: &Found<'_>, guard: &Guard) -> Beneath {
         let payload_bytes = old.payload().len();
-        if old.txn() != self.work.txn {
-            let overtaken = self.overtakes(old.txn(), guard);
-            return Beneath {
-                word,
-                prev: Addr::hot(lsn),
-                foreign: None,
-                payload_bytes,
-                overtaken,
-            };
-        }
-        if self.is_restorable(lsn) {
-            let foreign = old.foreign_prev().unwrap_or_else(|| old.prev());
-            return Beneath {
-                word,
-                prev: Addr::hot(lsn),
-                foreign: Some(foreign),
-                payload_bytes,
-                overtaken: false,
-            };
-        }
-        Beneath {
+        let over = |prev, foreign| Beneath {
             word,
-            prev: old.prev(),
-            foreign: old.foreign_prev(),
+            prev,
+            foreign,
             payload_bytes,
             overtaken: false,
+        };
+        let own = match old {
+            Found::Hot(record, lsn) if record.txn() == self.work.txn => (record, *lsn),
+            Found::Hot(..) | Found::Base(_) | Found::Slot(_) => {
+                return Beneath {
+                    overtaken: self.overtakes(old.txn(), guard),
+                    ..over(old.addr(), None)
+                };
+            }
+        };
+        let (record, lsn) = own;
+        if self.is_restorable(lsn) {
+            let foreign = record.foreign_prev().unwrap_or_else(|| record.prev());
+            return over(Addr::hot(lsn), Some(foreign));
         }
+        over(record.prev(), record.foreign_prev())
     }
 
     /// Claims the new keys of all unique indexes; withdraws those it got if one fails.
@@ -284,12 +300,47 @@ impl Session {
             match self.claim(table, change.index, key, row, keys.unpack(change)) {
                 Ok(entry) => claims.push(change.index, entry),
                 Err(error) => {
-                    claims.withdraw(table);
+                    self.withdraw(table, row, &claims, keys)?;
                     return Err(error);
                 }
             }
         }
         Ok(claims)
+    }
+
+    fn withdraw_for(
+        &self,
+        table: &Table,
+        row: RowId,
+        claims: &Claims,
+        version: Option<NewVersion<'_>>,
+    ) -> Result<()> {
+        match version {
+            Some(version) => self.withdraw(table, row, claims, version.keys),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes claims back: nobody may find the keys taken by a row that was not written. A claim whose tree was frozen
+    /// meanwhile may be in a run already; there an anti-entry says the same (rule X14).
+    fn withdraw(&self, table: &Table, row: RowId, claims: &Claims, keys: &KeyChanges) -> Result<()> {
+        if claims.is_empty() {
+            return Ok(());
+        }
+        let _operation = self.db.guards.enter(self.shard);
+        for (number, entry) in claims.iter() {
+            let index = &table.indexes[number];
+            let parts = index.parts();
+            if parts.active.id() == Some(entry.tree_id()) {
+                parts.active.mark_dead(entry);
+                continue;
+            }
+            let change = keys.items().iter().find(|change| change.index == number);
+            if let Some(key) = change.and_then(|change| keys.new_key(change)) {
+                index.insert(key, row, self.work.txn, self.db.log.tail(), Sign::Anti, &[])?;
+            }
+        }
+        Ok(())
     }
 
     /// Reserve, fill, swap, publish (rule D15).
@@ -344,7 +395,8 @@ impl Session {
         Ok(Attempt::Done(lsn))
     }
 
-    /// Key images for the record: of indexes whose keys the core cannot make from the payload.
+    /// Key images for the record: of every key an update changes, and of an insert's keys that the core cannot make from
+    /// the payload (rule X13).
     fn log_keys(&mut self, table: &Table, version: Option<NewVersion<'_>>) {
         self.key_images.clear();
         let Some(NewVersion { keys, .. }) = version else {
@@ -352,7 +404,7 @@ impl Session {
         };
         for change in keys.items() {
             let index = &table.indexes[change.index];
-            if index.derivable {
+            if index.derivable && keys.old(change).is_none() {
                 continue;
             }
             let id = index.def.id;
@@ -378,12 +430,12 @@ impl Session {
     /// Index events of a linked version: anti-entries of old keys, entries of new keys that were not claimed.
     fn publish_events(&mut self, table: &Table, row: RowId, lsn: Lsn, keys: &KeyChanges) -> Result<()> {
         for change in keys.items() {
-            let tree = &table.indexes[change.index].tree;
+            let index = &table.indexes[change.index];
             if let Some(key) = keys.old(change) {
-                tree.insert(key, row, self.work.txn, lsn, Sign::Anti, &[])?;
+                index.insert(key, row, self.work.txn, lsn, Sign::Anti, &[])?;
             }
             if let (Some(key), false) = (keys.new_key(change), change.claim) {
-                tree.insert(key, row, self.work.txn, lsn, Sign::Entry, keys.unpack(change))?;
+                index.insert(key, row, self.work.txn, lsn, Sign::Entry, keys.unpack(change))?;
             }
             stop_point!("write.after_index_event");
         }
@@ -406,11 +458,8 @@ impl Claims {
         }
     }
 
-    /// Takes the claims back: nobody may find the keys taken by a row that was not written.
-    fn withdraw(&self, table: &Table) {
-        for (index, entry) in self.iter() {
-            table.indexes[index].tree.mark_dead(entry);
-        }
+    fn is_empty(&self) -> bool {
+        self.first[0].is_none()
     }
 
     fn iter(&self) -> impl Iterator<Item = (usize, EntryRef)> + '_ {

@@ -71,6 +71,11 @@ impl SegmentStore {
         })
     }
 
+    /// Number the next piece file of a class gets at least.
+    pub fn next_piece_id(&self, class: SegmentClass) -> SegmentId {
+        SegmentId::new(self.piece_ids.of(class).load(Ordering::Relaxed))
+    }
+
     /// Tells of a piece file that a checkpoint or log record names: later ones get greater numbers.
     pub fn bump_next_piece_id(&self, class: SegmentClass, id: SegmentId) {
         self.piece_ids

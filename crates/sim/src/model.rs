@@ -147,16 +147,7 @@ impl Model {
     }
 
     /// The database after a restart that found `state`.
-    pub fn restarted(mut state: State, sessions: usize) -> Self {
-        // Of the keys a prepared transaction had on the way only the last ones are made again.
-        for change in state
-            .prepared
-            .values_mut()
-            .flat_map(|pending| pending.rows.values_mut())
-        {
-            change.shadow.clear();
-            change.keys = change.now.iter().flat_map(PlayRow::unique_keys).collect();
-        }
+    pub fn restarted(state: State, sessions: usize) -> Self {
         Self {
             state,
             txns: vec![ModelTxn::new(Mode::RepeatableError); sessions],

@@ -153,6 +153,7 @@ pub fn definition(name: &str) -> Result<TableDef> {
         host_image: Vec::new(),
         host_version: Vec::new(),
         conflict_mode: pbxt::ConflictMode::Default,
+        compression: pbxt::Compression::Default,
         temporary: false,
         created: 0,
     })

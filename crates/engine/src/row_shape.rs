@@ -1,0 +1,278 @@
+//! Row shape: where the rows of a table that are not in the hot log are found.
+//!
+//! Why it exists: settled rows stand in immutable runs of compressed blocks, ordered by row id, so no map from rows to
+//! places is kept: a row id is its own place (docs/decisions/0003).
+//! State: a shape is a list of runs, newest first; the newest run that has a row id has the row. A shape never changes;
+//! a change installs another one. A run with a tag belongs to the transaction that loaded it.
+//! Rules: B1 a shape that holds a row is installed before the row's word in the row map is cleared. B2 a reader loads the
+//! word first and the shape afterwards. B3 a tagged run holds only rows whose ids no other run had before.
+//! Latches and I/O: none; reading a block may load it.
+//! After a crash: the checkpoint image names all pieces; the log's tail names tagged ones that came later.
+
+use crate::error::Result;
+use crate::version::BaseRow;
+use arc_swap::ArcSwap;
+use pbxt_base::{Error as StorageError, Lsn, RowId, SegmentId, TxnId};
+use pbxt_rows::{RowBlock, Schema};
+use pbxt_segment::{BlockCache, BlockKey, CachedBlock, PieceFile, Section, SegmentClass};
+use pbxt_txn::Stamp;
+use roaring::RoaringTreemap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Stamp of what is settled.
+pub(crate) const SETTLED: Stamp = Stamp {
+    txn: TxnId::new(0),
+    lsn: Lsn::new(0),
+};
+
+/// A decoded block as the block cache keeps it.
+#[derive(Debug)]
+pub(crate) struct CachedRows(RowBlock);
+
+impl Deref for CachedRows {
+    type Target = RowBlock;
+
+    #[inline]
+    fn deref(&self) -> &RowBlock {
+        &self.0
+    }
+}
+
+impl CachedBlock for CachedRows {
+    fn bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+}
+
+/// The runs of one table.
+#[derive(Debug, Default)]
+pub(crate) struct RowShape {
+    /// Newest first.
+    pub runs: Vec<Arc<RowRun>>,
+}
+
+/// Pieces with rising row ids.
+#[derive(Debug)]
+pub(crate) struct RowRun {
+    /// `SETTLED`, or who loaded it.
+    pub stamp: Stamp,
+    /// Rising, without overlap.
+    pub pieces: Vec<Arc<RowPiece>>,
+}
+
+/// One section of a piece file with blocks of one table.
+#[derive(Debug)]
+pub(crate) struct RowPiece {
+    pub file: Arc<PieceFile>,
+    pub section: u32,
+    /// Exactly the row ids that have a slot.
+    pub rows: RoaringTreemap,
+    pub first: RowId,
+    pub last: RowId,
+}
+
+/// Shape of one table, changed by installing another one.
+#[derive(Debug, Default)]
+pub(crate) struct RowBase {
+    shape: ArcSwap<RowShape>,
+}
+
+/// Key bytes of a row id in the fences of a piece.
+#[expect(clippy::big_endian_bytes, reason = "fences order as big-endian numbers do")]
+pub(crate) fn fence_of(row: RowId) -> [u8; 8] {
+    row.raw().to_be_bytes()
+}
+
+/// Row id of a fence.
+#[expect(clippy::big_endian_bytes, reason = "fences order as big-endian numbers do")]
+pub(crate) fn row_of_fence(fence: &[u8]) -> RowId {
+    fence
+        .first_chunk::<8>()
+        .map_or(RowId::new(0), |bytes| RowId::new(u64::from_be_bytes(*bytes)))
+}
+
+impl RowBase {
+    pub(crate) fn new(shape: RowShape) -> Self {
+        Self {
+            shape: ArcSwap::from_pointee(shape),
+        }
+    }
+
+    /// The shape now (rule B2: after the word was loaded).
+    #[inline]
+    pub(crate) fn shape(&self) -> Arc<RowShape> {
+        self.shape.load_full()
+    }
+
+    /// True if no row stands outside the hot log.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shape.load().runs.is_empty()
+    }
+
+    /// Installs another shape (rule B1). The caller holds the table's shape latch.
+    pub(crate) fn install(&self, shape: RowShape) {
+        self.shape.store(Arc::new(shape));
+    }
+
+    /// The stamp of the newest run that has a slot of the row. No I/O; the slot may say "deleted".
+    pub(crate) fn stamp_of(&self, row: RowId) -> Option<Stamp> {
+        let shape = self.shape.load();
+        let mut runs = shape.runs.iter();
+        runs.find(|run| run.has_slot(row)).map(|run| run.stamp)
+    }
+
+    /// The row's slot in the newest run that has one. `Some(None)`: it says "deleted".
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        schema: &Schema,
+        cache: &BlockCache,
+        row: RowId,
+    ) -> Result<Option<Option<BaseRow>>> {
+        let shape = self.shape.load();
+        for run in &shape.runs {
+            if let Some(found) = run.find(schema, cache, row)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl RowShape {
+    /// Bytes on disk.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.stored_bytes()).sum()
+    }
+}
+
+impl RowRun {
+    /// Number of the piece whose range the row lies in or before.
+    pub(crate) fn piece_at(&self, row: RowId) -> usize {
+        self.pieces.partition_point(|piece| piece.last < row)
+    }
+
+    pub(crate) fn find(
+        &self,
+        schema: &Schema,
+        cache: &BlockCache,
+        row: RowId,
+    ) -> Result<Option<Option<BaseRow>>> {
+        let Some(piece) = self.pieces.get(self.piece_at(row)) else {
+            return Ok(None);
+        };
+        if row < piece.first || !piece.rows.contains(row.raw()) {
+            return Ok(None);
+        }
+        let block_no = piece.block_of(row);
+        let block = piece.block(schema, cache, block_no)?;
+        let at = block.find(row).ok_or_else(|| piece.damaged(block_no, row))?;
+        Ok(Some(block.payload(at).is_some().then_some(BaseRow {
+            block,
+            at,
+            stamp: self.stamp,
+        })))
+    }
+
+    /// True if the run has a slot of the row; it may say "deleted". No I/O.
+    pub(crate) fn has_slot(&self, row: RowId) -> bool {
+        let piece = self.pieces.get(self.piece_at(row));
+        piece.is_some_and(|piece| piece.rows.contains(row.raw()))
+    }
+
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.stored_bytes()).sum()
+    }
+
+    pub(crate) fn is_tagged(&self) -> bool {
+        self.stamp.txn.raw() != 0
+    }
+}
+
+impl RowPiece {
+    /// A section of an open piece file.
+    pub(crate) fn open(file: Arc<PieceFile>, section: u32) -> Result<Self> {
+        let (rows, first, last) = {
+            let found = file.section(section)?;
+            let rows = RoaringTreemap::deserialize_from(&found.extra[..]).map_err(|source| {
+                StorageError::Corrupt {
+                    file: file.name().to_owned(),
+                    offset: 0,
+                    expected: format!("the set of row ids of section {section}"),
+                    found: source.to_string(),
+                }
+            })?;
+            let first = RowId::new(rows.min().unwrap_or(0));
+            let last = RowId::new(rows.max().unwrap_or(0));
+            (rows, first, last)
+        };
+        Ok(Self {
+            file,
+            section,
+            rows,
+            first,
+            last,
+        })
+    }
+
+    /// File and section, for the checkpoint image and the log.
+    pub(crate) fn reference(&self) -> (SegmentId, u32) {
+        (self.file.id(), self.section)
+    }
+
+    pub(crate) fn block_count(&self) -> usize {
+        self.section().block_count()
+    }
+
+    pub(crate) fn section(&self) -> &Section {
+        &self.file.sections()[self.section as usize]
+    }
+
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.section().stored_bytes
+    }
+
+    /// Number of the block that has the row, if one has.
+    pub(crate) fn block_of(&self, row: RowId) -> usize {
+        let fence = fence_of(row);
+        let after = self.section().partition_point(|first| first <= &fence[..]);
+        after.saturating_sub(1)
+    }
+
+    /// A decoded block, from the cache or from disk.
+    pub(crate) fn block(&self, schema: &Schema, cache: &BlockCache, block: usize) -> Result<Arc<CachedRows>> {
+        let key = BlockKey {
+            class: SegmentClass::Cold,
+            segment: self.file.id(),
+            offset: self.section().block_offset(block),
+        };
+        let load = || {
+            let mut raw = Vec::new();
+            self.file.read_block(self.section, block, &mut raw)?;
+            self.decode(schema, block, &raw)
+        };
+        Ok(cache.get_or_load(key, load)?)
+    }
+
+    fn decode(&self, schema: &Schema, block: usize, raw: &[u8]) -> pbxt_base::Result<CachedRows> {
+        RowBlock::decode(schema, raw)
+            .map(CachedRows)
+            .map_err(|fault| StorageError::Corrupt {
+                file: self.file.name().to_owned(),
+                offset: self.section().block_offset(block),
+                expected: "a row block of this table".into(),
+                found: fault.to_string(),
+            })
+    }
+
+    fn damaged(&self, block: usize, row: RowId) -> StorageError {
+        StorageError::Corrupt {
+            file: self.file.name().to_owned(),
+            offset: self.section().block_offset(block),
+            expected: format!("row {row}, which the piece's set of row ids has"),
+            found: "a block without it".into(),
+        }
+    }
+}
