@@ -72,7 +72,7 @@ fn main() -> Result<()> {
     println!("making a row    {:7.0} ns", each(making));
     println!("adding a row    {:7.0} ns", each(adding) - each(making));
     println!("ending the load {:7.0} ns a row", each(all) - each(adding));
-    println!("the load        {:7.2} s", (all - making).as_secs_f64());
+    println!("the load        {:7.2} s", all.as_secs_f64() - making.as_secs_f64());
     print_files(&directory);
     drop(session);
     drop(table);
@@ -88,7 +88,12 @@ fn print_files(directory: &std::path::Path) {
     };
     let mut sizes: Vec<(String, u64)> = files
         .flatten()
-        .filter_map(|file| Some((file.file_name().to_string_lossy().into_owned(), file.metadata().ok()?.len())))
+        .filter_map(|file| {
+            Some((
+                file.file_name().to_string_lossy().into_owned(),
+                file.metadata().ok()?.len(),
+            ))
+        })
         .collect();
     sizes.sort();
     for (name, size) in sizes {

@@ -128,14 +128,12 @@ impl KeyArena {
 /// The first eight bytes as a number that orders as they do.
 #[expect(clippy::big_endian_bytes, reason = "numbers of this kind order as bytes do")]
 pub(crate) fn head_of(key: &[u8]) -> u64 {
-    match key.first_chunk::<8>() {
-        Some(head) => u64::from_be_bytes(*head),
-        None => {
-            let mut head = [0; 8];
-            head[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(head)
-        }
+    if let Some(head) = key.first_chunk::<8>() {
+        return u64::from_be_bytes(*head);
     }
+    let mut head = [0; 8];
+    head[..key.len()].copy_from_slice(key);
+    u64::from_be_bytes(head)
 }
 
 impl Chunk {
@@ -287,17 +285,24 @@ mod tests {
             .map(|&item| chunk.indexes[1].entry(item, RowId::new(100)))
             .map(|entry| (entry.key, entry.row.raw(), entry.unpack[0]))
             .collect();
-        let mut expected: Vec<_> = (0..).zip(&keys).map(|(row, key)| (*key, 100 + u64::from(row), row)).collect();
+        let mut expected: Vec<_> = (0..)
+            .zip(&keys)
+            .map(|(row, key)| (*key, 100 + u64::from(row), row))
+            .collect();
         expected.sort();
         assert_eq!(sorted, expected);
     }
 
     #[test]
     fn rows_are_ranked_by_the_primary_key_and_entries_follow_them() {
+        let ordered = chunk(&[(b"a", b""), (b"b", b"")]);
         let chunk = chunk(&[(b"c", b"1"), (b"a", b"1"), (b"b", b"0")]);
         let mut items = Vec::new();
         let ranks = chunk.rank(0, &mut items).expect("another order");
-        assert_eq!((&ranks.order[..], &ranks.place[..]), (&[1, 2, 0][..], &[2, 0, 1][..]));
+        assert_eq!(
+            (&ranks.order[..], &ranks.place[..]),
+            (&[1, 2, 0][..], &[2, 0, 1][..])
+        );
         chunk.indexes[1].sort(Some(&ranks), &mut items);
         let sorted: Vec<_> = items
             .iter()
@@ -305,7 +310,6 @@ mod tests {
             .map(|entry| (entry.key, entry.row.raw()))
             .collect();
         assert_eq!(sorted, [(&b"0"[..], 11), (b"1", 10), (b"1", 12)]);
-        let ordered = super::tests::chunk(&[(b"a", b""), (b"b", b"")]);
         assert!(ordered.rank(0, &mut items).is_none());
     }
 
@@ -314,14 +318,22 @@ mod tests {
         let rows: [(&[u8], &[u8]); 2] = [(b"x", b"second"), (b"y", b"")];
         let mut seen = Vec::new();
         let replayed = chunk(&rows).replay::<()>(|payload, keys| {
-            let of = |change| (keys.new_key(change).expect("a key").to_vec(), keys.unpack(change).to_vec());
+            let of = |change| {
+                (
+                    keys.new_key(change).expect("a key").to_vec(),
+                    keys.unpack(change).to_vec(),
+                )
+            };
             seen.push((payload.to_vec(), keys.items().iter().map(of).collect::<Vec<_>>()));
             Ok(())
         });
         assert!(replayed.is_ok());
         let expected = |row: u8| {
             let (first, second) = rows[usize::from(row)];
-            (vec![row; 3], vec![(first.to_vec(), vec![row]), (second.to_vec(), vec![row])])
+            (
+                vec![row; 3],
+                vec![(first.to_vec(), vec![row]), (second.to_vec(), vec![row])],
+            )
         };
         assert_eq!(seen, [expected(0), expected(1)]);
     }

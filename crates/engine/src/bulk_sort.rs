@@ -82,7 +82,8 @@ impl<'c> MergedSource<'c> {
         let mut winner = self.losers[0];
         self.sources[winner].advance()?;
         self.heads[winner] = self.sources[winner].head();
-        let mut node = (winner + count) / 2;
+        // Parent of the stream's leaf.
+        let mut node = usize::midpoint(winner, count);
         while node > 0 {
             if self.is_before(self.losers[node], winner) {
                 std::mem::swap(&mut self.losers[node], &mut winner);
@@ -109,20 +110,19 @@ mod tests {
             for (chunk, items) in chunks.iter().zip(&mut items) {
                 chunk.indexes[0].sort(None, items);
             }
-            let sources = (0_u64..).zip(chunks.iter().zip(&items));
-            let source = |(number, (chunk, items)): (u64, (&'_ Chunk, &'_ Vec<u128>))| (number, chunk.rows(), items.len());
-            let sizes: Vec<_> = sources.clone().map(|(number, (chunk, items))| source((number, (chunk, items)))).collect();
-            let streams = sources.map(|(number, (chunk, items))| {
-                Source::memory(&chunk.indexes[0], items, RowId::new(1 + 1000 * number))
-            });
-            let mut merged = MergedSource::new(streams.collect());
+            let mut sources = Vec::new();
+            for (chunk, items) in chunks.iter().zip(&items) {
+                let base = RowId::new(1 + 1000 * sources.len() as u64);
+                sources.push(Source::memory(&chunk.indexes[0], items, base));
+            }
+            let mut merged = MergedSource::new(sources);
             let mut seen = Vec::new();
             while let Some(entry) = merged.entry() {
                 seen.push((entry.key.to_vec(), entry.row));
                 merged.advance().expect("memory does not fail");
             }
-            let entries: usize = sizes.iter().map(|(_, _, entries)| entries).sum();
-            assert_eq!(seen.len(), entries, "{sizes:?}");
+            let entries: usize = chunks.iter().map(Chunk::rows).sum();
+            assert_eq!(seen.len(), entries, "{count} streams");
             assert!(seen.is_sorted(), "{seen:?}");
         }
     }

@@ -64,7 +64,10 @@ fn plain(bench: &mut Bench) -> Vec<PlayRow> {
 
 fn piece_files(bench: &Bench) -> usize {
     let names = bench.disk.list().expect("a list of files");
-    names.iter().filter(|name| name.contains("cold") || name.contains("meta")).count()
+    names
+        .iter()
+        .filter(|name| name.contains("cold") || name.contains("meta"))
+        .count()
 }
 
 fn expect_duplicate(result: Result<()>, index: usize) {
@@ -88,7 +91,13 @@ fn a_load_appears_with_its_commit_and_in_every_index() {
     assert_eq!(other.scan(&bench.table).expect("a scan").len(), MANY as usize);
     assert_eq!(plain(&mut bench), rows_of(1..=MANY));
     assert!(piece_files(&bench) > 0, "the rows went to piece files");
-    assert_eq!(bench.client.check(&bench.table).expect("a check"), Vec::<String>::new());
+    assert_eq!(
+        bench.client.check(&bench.table).expect("a check"),
+        Vec::<String>::new()
+    );
+    bench.db.checkpoint_step().expect("a checkpoint");
+    bench.client.session.rollback().expect("no transaction");
+    assert_eq!(plain(&mut bench), rows_of(1..=MANY));
 }
 
 #[test]
@@ -121,7 +130,10 @@ fn a_load_into_a_table_with_rows_mixes_with_them() {
                 group: Some(99),
                 ..old.clone()
             };
-            bench.client.update(&bench.table, id, |_| new.clone()).expect("an update");
+            bench
+                .client
+                .update(&bench.table, id, |_| new.clone())
+                .expect("an update");
             expected.insert(old.id, new);
         }
     }
@@ -137,7 +149,11 @@ fn a_load_is_undone_with_its_statement_savepoint_or_transaction() {
     let savepoint = bench.client.session.savepoint().expect("a savepoint");
     load(&mut bench.client, &bench.table, &rows_of(MANY + 1..=2 * MANY)).expect("a load");
     assert_eq!(bench.rows().len(), 2 * MANY as usize);
-    bench.client.session.rollback_to(savepoint).expect("a partial rollback");
+    bench
+        .client
+        .session
+        .rollback_to(savepoint)
+        .expect("a partial rollback");
     assert_eq!(plain(&mut bench), rows_of(1..=MANY));
     let failed = bench.client.statement(|session| {
         bracket(session, &bench.table, &rows_of(MANY + 1..=2 * MANY))?;
@@ -159,7 +175,9 @@ fn a_load_is_part_of_the_table_before_its_transaction_reads_or_marks() {
     let table = bench.table.clone();
     let seen = bench.client.statement(|session| {
         session.bulk_begin(&table.table, u64::MAX, false);
-        rows_of(1..=MANY).iter().try_for_each(|row| put(session, &table, row))?;
+        rows_of(1..=MANY)
+            .iter()
+            .try_for_each(|row| put(session, &table, row))?;
         let mut cursor = pbxt::Cursor::new(&table.table);
         cursor.bind(session, pbxt::Bind::default())?;
         cursor.scan_start(session)?;
@@ -167,7 +185,9 @@ fn a_load_is_part_of_the_table_before_its_transaction_reads_or_marks() {
         while cursor.scan_next(session, |_| Ok(()))? {
             seen += 1;
         }
-        rows_of(MANY + 1..=2 * MANY).iter().try_for_each(|row| put(session, &table, row))?;
+        rows_of(MANY + 1..=2 * MANY)
+            .iter()
+            .try_for_each(|row| put(session, &table, row))?;
         session.bulk_end(&table.table, false)?;
         Ok(seen)
     });
@@ -182,7 +202,12 @@ fn few_rows_are_written_one_by_one() {
     assert_eq!(piece_files(&bench), 0, "L5");
     assert_eq!(plain(&mut bench), rows_of(1..=FEW));
     expect_duplicate(load(&mut bench.client, &bench.table, &rows_of([FEW + 1, 7])), 0);
-    let refused = bench.client.session.refused_row().expect("the refused row").to_vec();
+    let refused = bench
+        .client
+        .session
+        .refused_row()
+        .expect("the refused row")
+        .to_vec();
     assert_eq!(bench.table.decode(&refused).expect("a row"), full(7));
     assert_eq!(plain(&mut bench), rows_of(1..=FEW));
 }
@@ -192,7 +217,12 @@ fn refuse(bench: &mut Bench, rows: &[PlayRow], index: usize, refused: &PlayRow) 
     let before = plain(bench);
     let files = piece_files(bench);
     expect_duplicate(load(&mut bench.client, &bench.table, rows), index);
-    let payload = bench.client.session.refused_row().expect("the refused row").to_vec();
+    let payload = bench
+        .client
+        .session
+        .refused_row()
+        .expect("the refused row")
+        .to_vec();
     assert_eq!(&bench.table.decode(&payload).expect("a row"), refused);
     assert_eq!(plain(bench), before);
     assert!(files <= piece_files(bench));
@@ -309,7 +339,10 @@ fn a_key_deleted_since_the_snapshot_is_a_write_conflict() {
     other.delete(&bench.table, id).expect("a delete");
     other.session.commit().expect("a commit");
     let refused = load(&mut bench.client, &bench.table, &rows_of(1..=MANY));
-    assert!(matches!(refused, Err(Error::WriteConflict { .. })), "T20: {refused:?}");
+    assert!(
+        matches!(refused, Err(Error::WriteConflict { .. })),
+        "T20: {refused:?}"
+    );
     bench.client.session.rollback().expect("a rollback");
     load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("a load");
     assert_eq!(plain(&mut bench), rows_of(1..=MANY));
@@ -343,6 +376,20 @@ fn a_full_disk_ends_the_statement_and_leaves_no_file() {
     assert_eq!(bench.rows().len(), MANY as usize + 1);
 }
 
+/// Checkpoints, merges and homing until nothing is left to do.
+fn upkeep(bench: &Bench) {
+    for _ in 0..3 {
+        bench.db.housekeeping_step();
+        bench.db.checkpoint_step().expect("a checkpoint");
+        for _ in 0..20 {
+            bench.db.settle_tags_step().expect("a step");
+            bench.db.compact_step().expect("a step");
+            bench.db.index_merge_step().expect("a step");
+            bench.db.row_merge_step().expect("a step");
+        }
+    }
+}
+
 #[test]
 fn random_loads_agree_with_a_map() {
     for seed in 0..20 {
@@ -363,7 +410,8 @@ fn random_loads_agree_with_a_map() {
                 rows.sort_by_key(|row| row.id);
             }
             let mut after = model.clone();
-            let mut tags: std::collections::BTreeSet<u32> = model.values().filter_map(|row| row.tag).collect();
+            let mut tags: std::collections::BTreeSet<u32> =
+                model.values().filter_map(|row| row.tag).collect();
             let fits = rows.iter().all(|row| {
                 after.insert(row.id, row.clone()).is_none() && row.tag.is_none_or(|tag| tags.insert(tag))
             });
@@ -378,7 +426,17 @@ fn random_loads_agree_with_a_map() {
             if keep && fits {
                 model = after;
             }
-            assert_eq!(plain(&mut bench), model.values().cloned().collect::<Vec<_>>(), "seed {seed}");
+            match rng.below(5) {
+                0 => bench.db.checkpoint_step().expect("a checkpoint"),
+                1 => upkeep(&bench),
+                2 => bench.crash_reopen(),
+                _ => {}
+            }
+            assert_eq!(
+                plain(&mut bench),
+                model.values().cloned().collect::<Vec<_>>(),
+                "seed {seed}"
+            );
         }
     }
 }
@@ -386,7 +444,10 @@ fn random_loads_agree_with_a_map() {
 #[cfg(feature = "stop-points")]
 mod at_stop_points {
     use super::*;
+    use common::open;
     use hold::{hold_at, turn};
+    use pbxt_testkit::SimDisk;
+    use std::sync::Arc;
 
     /// Rule X15: a single row and a load want the same key at the same time; one of them gets it.
     #[test]
@@ -438,8 +499,14 @@ mod at_stop_points {
                 loader.session.commit().expect("a commit");
             });
             let inserted = bench.client.insert(&bench.table, &full(77));
-            assert!(matches!(inserted, Err(Error::LockTimeout { .. })), "{point}: {inserted:?}");
-            bench.client.insert(&bench.table, &full(9000)).expect("another key");
+            assert!(
+                matches!(inserted, Err(Error::LockTimeout { .. })),
+                "{point}: {inserted:?}"
+            );
+            bench
+                .client
+                .insert(&bench.table, &full(9000))
+                .expect("another key");
             assert_eq!(plain(&mut bench), rows_of([9000]), "{point}");
             bench.client.session.commit().expect("a commit");
             held.release();
@@ -447,5 +514,70 @@ mod at_stop_points {
             expected.push(full(9000));
             assert_eq!(plain(&mut bench), expected, "{point}");
         }
+    }
+
+    /// Rules D18, L3, L4: whatever the moment, all of a load is there after a crash or nothing, and files nobody needs go.
+    #[test]
+    fn a_crash_leaves_all_of_a_load_or_nothing() {
+        let _turn = turn();
+        for seed in 0..4 {
+            let mut bench = Bench::new();
+            bench.client.insert(&bench.table, &full(9999)).expect("an insert");
+            bench.client.session.commit().expect("a commit");
+            bench.db.checkpoint_step().expect("a checkpoint");
+            let images = Arc::new(parking_lot::Mutex::new(Vec::new()));
+            let (disk, film) = (bench.disk.clone(), Arc::clone(&images));
+            pbxt_base::stop_point::set_hook(Some(Arc::new(move |name: &'static str| {
+                let mut images = film.lock();
+                if name.starts_with("bulk.") || name.starts_with("piece.") || name.starts_with("commit.") {
+                    let image = disk.crash(seed * 1000 + images.len() as u64);
+                    images.push((name, image));
+                }
+            })));
+            load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("a load");
+            if seed % 2 == 1 {
+                bench.db.checkpoint_step().expect("a checkpoint");
+            }
+            bench.client.session.commit().expect("a commit");
+            pbxt_base::stop_point::set_hook(None);
+            let images = std::mem::take(&mut *images.lock());
+            assert!(images.iter().any(|(name, _)| *name == "bulk.after_records"));
+            for (number, (name, disk)) in images.iter().enumerate() {
+                let mut rows = reopened(disk, name, seed % 2 == 1);
+                rows.retain(|row| row.id != 9999);
+                assert!(
+                    rows.is_empty() || *name == "commit.after_publish" && rows == rows_of(1..=MANY),
+                    "seed {seed}, {name}, image {number}: {} rows",
+                    rows.len()
+                );
+            }
+            let rows = reopened(&bench.disk.crash(seed), "the end", true);
+            assert_eq!(rows.len(), MANY as usize + 1, "an acknowledged load is there");
+        }
+    }
+
+    /// Rows after a crash, if every way of reading agrees. Files of a load that no checkpoint saved go if it did not commit.
+    fn reopened(disk: &SimDisk, name: &str, is_saved: bool) -> Vec<PlayRow> {
+        let db = open(disk);
+        let table = PlayTable::open(&db, "t").expect("the table is still there");
+        let mut client = Client::new(&db, 1);
+        let rows = client
+            .agreed(&table)
+            .expect("readable")
+            .unwrap_or_else(|differs| panic!("{name}: {differs}"));
+        assert_eq!(
+            client.check(&table).expect("a check"),
+            Vec::<String>::new(),
+            "{name}"
+        );
+        let files = disk.list().expect("a list of files");
+        if rows.len() == 1 && !is_saved {
+            let cold = files.iter().filter(|file| file.contains("cold")).count();
+            assert_eq!(cold, 0, "{name}: L4: {files:?}");
+        }
+        // Its keys are free, and stay so.
+        load(&mut client, &table, &rows_of(50_000..50_000 + MANY)).expect("a load");
+        client.session.rollback().expect("a rollback");
+        rows.into_iter().map(|(_, row)| row).collect()
     }
 }

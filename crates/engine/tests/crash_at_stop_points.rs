@@ -9,7 +9,7 @@ mod common;
 
 use common::{open, row};
 use parking_lot::Mutex;
-use pbxt::{ConflictMode, SessionConfig};
+use pbxt::{ConflictMode, NewVersion, SessionConfig};
 use pbxt_base::stop_point::{NAMES, set_hook};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
@@ -109,9 +109,36 @@ fn live(disk: &SimDisk, camera: &Camera) {
         client.session.commit().expect("no fault is planted");
         camera.acknowledged.store(id, Ordering::SeqCst);
         db.housekeeping_step();
+        if id % 80 == 40 {
+            db.checkpoint_step().expect("no fault is planted");
+        }
     }
+    load(&mut client, &table, camera);
     drop((client, other));
     db.close().expect("no fault is planted");
+}
+
+/// Commits the rows from 401 on as a bulk load.
+fn load(client: &mut Client, table: &PlayTable, camera: &Camera) {
+    let rows: Vec<PlayRow> = (401..=1400).map(row).collect();
+    camera.requested.store(1400, Ordering::SeqCst);
+    let loaded = client.statement(|session| {
+        session.bulk_begin(&table.table, u64::MAX, false);
+        for row in &rows {
+            let keys = table.key_changes(None, row)?;
+            let payload = table.encode(row)?;
+            let version = NewVersion {
+                payload: &payload,
+                schema_version: table.schema_version(),
+                keys: &keys,
+            };
+            session.insert_or_load(&table.table, version)?;
+        }
+        session.bulk_end(&table.table, false)
+    });
+    loaded.expect("no fault is planted");
+    client.session.commit().expect("no fault is planted");
+    camera.acknowledged.store(1400, Ordering::SeqCst);
 }
 
 fn check(name: &str, image: &Image) {
