@@ -180,3 +180,13 @@ def test_blob_of_sixteen_megabytes_comes_back_equal(db):
     size, digest = db.rows("SELECT LENGTH(v), MD5(v) FROM t")[0]
     assert size == 16_000_000
     assert digest == db.value("SELECT MD5(REPEAT('0123456789abcdef', 1000000))")
+
+
+@pytest.mark.parametrize("length", [100, 7_000, 9_000, 20_000, 70_000])
+def test_a_large_value_of_a_row_found_by_its_key_keeps_its_bytes(db, length):
+    """The server unlocks a table that it reads one row of before it sends that row."""
+    db.ok("CREATE TABLE large (id INT PRIMARY KEY, b LONGTEXT CHARACTER SET latin1) ENGINE={engine}")
+    db.ok(f"INSERT INTO large VALUES (1, REPEAT('0123456789', {length // 10}))")
+    assert db.value("SELECT b FROM large WHERE id = 1") == "0123456789" * (length // 10)
+    digest = db.value(f"SELECT MD5(REPEAT('0123456789', {length // 10}))")
+    assert db.value("SELECT MD5(b) FROM large WHERE id = 1") == digest

@@ -167,7 +167,8 @@ pub unsafe extern "C" fn pbxt_cursor_unbind(handle: *mut PbxtCursor) {
         if let Ok(cursor) = unsafe { cursor(handle) } {
             cursor.session = std::ptr::null_mut();
             cursor.autonomous = None;
-            cursor.cursor.reset();
+            // Values the record points to stay: a host may unlock a table before it sends the row.
+            cursor.cursor.unbind();
         }
     });
 }
@@ -341,7 +342,8 @@ pub unsafe extern "C" fn pbxt_scan_end(handle: *mut PbxtCursor) -> Status {
     call(|| {
         // SAFETY: a valid handle.
         let cursor = unsafe { cursor(handle)? };
-        Ok(cursor.cursor.set_end(0, None)?)
+        cursor.cursor.scan_end();
+        Ok(())
     })
 }
 

@@ -203,8 +203,16 @@ unsafe fn host_index(index: &PbxtIndex) -> Result<HostIndex> {
     let parts = unsafe { list(index.parts, index.part_count) };
     let contexts = parts.iter().map(|part| part.ctx.expose_provenance()).collect();
     let parts = parts.iter().map(key_part).collect::<Result<Vec<_>>>()?;
+    // What weights lose stands beside them, so that the index alone can answer for its columns.
+    let loses = |part: &KeyPart| {
+        matches!(
+            part.encoding,
+            KeyEncoding::F32 | KeyEncoding::F64 | KeyEncoding::Host { .. }
+        )
+    };
+    let unpack = parts.iter().any(loses);
     Ok(HostIndex {
-        spec: KeySpec::new(parts, false)?,
+        spec: KeySpec::new(parts, unpack)?,
         contexts,
     })
 }

@@ -128,9 +128,10 @@ impl Cursor {
         Ok(())
     }
 
-    /// Ends a table scan: files it kept open may go.
-    pub fn scan_end(&mut self) {
+    /// Ends scans: trees, files and blocks they kept may go.
+    pub fn let_go(&mut self) {
         self.scan.stop();
+        self.index.stop();
     }
 
     /// The next visible row in row id order: calls `show` with it. False at the end.

@@ -390,9 +390,20 @@ impl HostCursor {
         self.duplicate
     }
 
+    /// Leaves the transaction. Position and the values of the row last read stay.
+    pub fn unbind(&mut self) {
+        self.cursor.count_shown(&self.host.db);
+    }
+
+    /// Ends a scan: trees, files and blocks it kept may go.
+    pub fn scan_end(&mut self) {
+        self.cursor.let_go();
+        self.cursor.set_end(None);
+    }
+
     /// End of a statement: frees the values of the row last read.
     pub fn reset(&mut self) {
-        self.cursor.count_shown(&self.host.db);
+        self.unbind();
         self.values.arena.clear();
     }
 

@@ -76,6 +76,34 @@ fn golden_run_block_with_keys_as_numbers() {
 }
 
 #[test]
+fn unpack_information_that_is_the_key_but_for_its_case_takes_next_to_nothing() {
+    let entries: Vec<Entry> = (0..200_u64)
+        .map(|number| {
+            let value: Vec<u8> = (0..11)
+                .map(|at| {
+                    let letter = b'A' + (number * 31 + at * at * 17 + number * at) as u8 % 26;
+                    if (number * 7 + at * 3) % 5 < 2 { letter + 32 } else { letter }
+                })
+                .collect();
+            let key = [value.to_ascii_uppercase(), (number as u8).to_le_bytes().to_vec()].concat();
+            let unpack = [vec![11], value].concat();
+            (key, 1 + number, 0, Sign::Entry, 0, unpack)
+        })
+        .collect();
+    let mut sorted = entries;
+    sorted.sort();
+    let bytes = encode(&sorted, Some(1));
+    let back = RunBlock::decode(&bytes, None).expect("what was encoded");
+    assert_eq!(entries_of(&back), sorted);
+    let bare: Vec<Entry> = sorted
+        .iter()
+        .map(|(key, row, lsn, sign, txn, _)| (key.clone(), *row, *lsn, *sign, *txn, Vec::new()))
+        .collect();
+    let extra = bytes.len() - encode(&bare, Some(1)).len();
+    assert!(extra < 200 * 4, "{extra} bytes for the case of 200 values of 11 letters");
+}
+
+#[test]
 fn golden_run_block_with_every_column() {
     let entries: Vec<Entry> = vec![
         (b"abba".to_vec(), 3, 64, Sign::Anti, 9, Vec::new()),

@@ -18,7 +18,8 @@ use crate::columns::{self, damaged, unzigzag};
 use crate::entry::{KEY_AT, KEY_BYTES_MAX, NewEntry, ROW_BITS, Sign};
 use crate::run_encode::{
     BLOCK_BYTES, COLUMNS_KNOWN, HAS_LSN, HAS_REPEATS, HAS_SIGN, HAS_TXN, HAS_UNPACK, KEYS_ARE_NUMBERS,
-    ROWS_OFF_KEY_4, ROWS_OFF_KEY_8, ROWS_STEPS, STREAM_PLAIN, STREAM_ZSTD, UNPACK_NUMBERS, UNPACK_TEXT,
+    ROWS_OFF_KEY_4, ROWS_OFF_KEY_8, ROWS_STEPS, STREAM_PLAIN, STREAM_ZSTD, UNPACK_NUMBERS,
+    UNPACK_OFF_KEY, UNPACK_TEXT, like_of,
     tail_number,
 };
 
@@ -44,6 +45,8 @@ pub(crate) struct Columns<'a> {
     signs: Option<Vec<u64>>,
     unpack_lens: Option<Vec<u64>>,
     unpack: Vec<u8>,
+    /// The unpack information is off the key's bytes, at this offset.
+    off_key: Option<i8>,
 }
 
 enum Keys<'a> {
@@ -90,6 +93,7 @@ impl<'a> Columns<'a> {
             signs: column(HAS_SIGN, entries)?,
             unpack_lens: None,
             unpack: Vec::new(),
+            off_key: None,
         }
         .with_unpack(reader, has & HAS_UNPACK != 0)
     }
@@ -101,6 +105,10 @@ impl<'a> Columns<'a> {
         let lens = columns::get(reader, self.entries)?;
         match reader.u8()? {
             UNPACK_TEXT => self.unpack = stream(reader)?,
+            UNPACK_OFF_KEY => {
+                self.off_key = Some(reader.u8()? as i8);
+                self.unpack = stream(reader)?;
+            }
             UNPACK_NUMBERS => {
                 let numbers = columns::get(reader, self.entries)?;
                 for (&len, mut number) in lens.iter().zip(numbers) {
@@ -115,7 +123,7 @@ impl<'a> Columns<'a> {
             }
             form => {
                 let found = format!("form {form}");
-                return Err(damaged(reader, "unpack information of form 0 or 1", &found));
+                return Err(damaged(reader, "unpack information of form 0, 1 or 2", &found));
             }
         }
         self.unpack_lens = Some(lens);
@@ -171,6 +179,7 @@ impl<'a> Columns<'a> {
         let mut next_rows = self.next_rows.iter();
         let (mut key, mut text_at) = (Vec::new(), 0);
         let (mut first_row, mut entry) = (0, 0);
+        let mut restored = Vec::new();
         for number in 0..self.key_count {
             if !self.keys.step(number, &mut key, &mut text_at) {
                 let found = format!("key {number} that does not fit");
@@ -188,6 +197,15 @@ impl<'a> Columns<'a> {
                 }
                 let (own, rest) = unpack.split_at(at(&self.unpack_lens, entry).unwrap_or(0) as usize);
                 unpack = rest;
+                let own = match self.off_key {
+                    None => own,
+                    Some(offset) => {
+                        let back = |(at, byte): (usize, &u8)| byte.wrapping_add(like_of(&key, at, offset));
+                        restored.clear();
+                        restored.extend(own.iter().enumerate().map(back));
+                        &restored
+                    }
+                };
                 let stamp = || (at(&self.txns, entry), at(&self.lsns, entry));
                 let (txn, lsn) = tag.unwrap_or_else(|| {
                     let (txn, lsn) = stamp();

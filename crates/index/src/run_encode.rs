@@ -39,6 +39,11 @@ pub(crate) const ROWS_OFF_KEY_8: u8 = 3;
 
 pub(crate) const UNPACK_TEXT: u8 = 0;
 pub(crate) const UNPACK_NUMBERS: u8 = 1;
+/// What the bytes are off the key's.
+pub(crate) const UNPACK_OFF_KEY: u8 = 2;
+/// Where in the key the first byte of unpack information has its like: one before the key (behind a length byte), at it, or
+/// behind a byte that says "not NULL".
+const OFFSETS: [i8; 3] = [-1, 0, 1];
 
 pub(crate) const STREAM_PLAIN: u8 = 0;
 pub(crate) const STREAM_ZSTD: u8 = 1;
@@ -220,9 +225,50 @@ impl BlockWriter {
         if let Some(numbers) = numbers {
             out.push(UNPACK_NUMBERS);
             columns::put(out, &numbers);
+        } else if let Some((offset, text)) = self.unpack_off_key() {
+            out.push(UNPACK_OFF_KEY);
+            out.push(offset as u8);
+            put_stream(out, &text, level, &mut self.packer);
         } else {
             out.push(UNPACK_TEXT);
             put_stream(out, &self.unpack, level, &mut self.packer);
+        }
+    }
+
+    /// Weights are mostly one byte a character and lose only its case: then what a value is off its weights is 0 or 32,
+    /// one bit for the compressor where the value would be six. None if no offset makes three of four bytes so.
+    fn unpack_off_key(&self) -> Option<(i8, Vec<u8>)> {
+        let likes = |offset: i8| {
+            let mut likes = 0;
+            self.each_unpack(|key, unpack| {
+                likes += (0..unpack.len())
+                    .filter(|&at| matches!(unpack[at].wrapping_sub(like_of(key, at, offset)), 0 | 32))
+                    .count();
+            });
+            likes
+        };
+        let (likes, offset) = OFFSETS.iter().map(|&offset| (likes(offset), offset)).max()?;
+        if likes * 4 < self.unpack.len() * 3 {
+            return None;
+        }
+        let mut text = Vec::with_capacity(self.unpack.len());
+        self.each_unpack(|key, unpack| {
+            let off = |(at, byte): (usize, &u8)| byte.wrapping_sub(like_of(key, at, offset));
+            text.extend(unpack.iter().enumerate().map(off));
+        });
+        Some((offset, text))
+    }
+
+    /// Key and unpack information of each entry.
+    fn each_unpack(&self, mut each: impl FnMut(&[u8], &[u8])) {
+        let (mut rest, mut entry) = (self.unpack.as_slice(), 0);
+        for (number, &repeats) in self.repeats.iter().enumerate() {
+            let key = self.key(number);
+            for _ in 0..=repeats {
+                let (own, left) = rest.split_at(self.unpack_lens[entry] as usize);
+                each(key, own);
+                (rest, entry) = (left, entry + 1);
+            }
         }
     }
 
@@ -380,6 +426,15 @@ pub(crate) fn tail_number(key: &[u8], bytes: usize) -> u64 {
         return get_u64(tail, 0).swap_bytes();
     }
     tail.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// The key's byte that byte `at` of the unpack information is compared with; 0 where the key has none.
+#[inline]
+pub(crate) fn like_of(key: &[u8], at: usize, offset: i8) -> u8 {
+    at.checked_add_signed(isize::from(offset))
+        .and_then(|at| key.get(at))
+        .copied()
+        .unwrap_or(0)
 }
 
 fn shared_bytes(left: &[u8], right: &[u8]) -> usize {
