@@ -5,7 +5,7 @@
 //! Rules: A1 a value is handed out only after a log record with a high mark above it was appended; marks run
 //! ahead by `RUN_AHEAD` values, so a crash leaves a gap of at most that many. A2 a clean close logs the exact value.
 //! Latches and I/O: one short latch per table; appending the mark never waits for the disk.
-//! After a crash: the greatest mark in the log is the next value.
+//! After a crash: the newest mark in the log is the next value; a checkpoint image keeps the newest one below it.
 
 use crate::commit::append;
 use crate::error::Result;
@@ -49,6 +49,11 @@ impl AutoIncrement {
     /// The next value that would be handed out with offset and increment 1.
     pub fn next(&self) -> u64 {
         self.state.lock().next
+    }
+
+    /// The mark that the log has: no value at or above it was handed out.
+    pub(crate) fn mark(&self) -> u64 {
+        self.state.lock().logged
     }
 
     /// Hands out up to `count` values of the series offset + k * increment (rule A1). A count of 0 in the answer

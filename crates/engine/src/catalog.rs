@@ -3,7 +3,7 @@
 //! Format: docs/format-catalog.md#operations.
 //! Rules: K3 ids are never reused. K4 one DDL statement is one transaction.
 //! Latches and I/O: one latch for the maps, held for a look-up; never across I/O.
-//! After a crash: rebuilt from the catalog records of committed transactions, in END order.
+//! After a crash: rebuilt from the checkpoint image and the catalog records of committed transactions behind it, in END order.
 
 use crate::definition::TableDef;
 use crate::error::{Error, Result};
@@ -147,12 +147,33 @@ impl Catalog {
         maps.by_name.insert(name.to_owned(), table);
     }
 
+    /// Takes over a changed definition of a generation that is known already.
+    pub(crate) fn redefine(&self, table: &Arc<Table>, def: &TableDef) {
+        self.note_ids(def);
+        let mut maps = self.maps.write();
+        maps.by_name.remove(&*table.name());
+        table.redefine(def.clone());
+        maps.by_name.insert(def.name.clone(), Arc::clone(table));
+    }
+
     pub(crate) fn next_table_id(&self) -> TableId {
         TableId::new(self.last_table.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     pub(crate) fn next_index_id(&self) -> IndexId {
         IndexId::new(self.last_index.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// The greatest ids of tables and indexes handed out so far, temporary tables included.
+    pub(crate) fn last_ids(&self) -> (u32, u32) {
+        let last = |id: &AtomicU32| id.load(Ordering::Relaxed);
+        (last(&self.last_table), last(&self.last_index))
+    }
+
+    /// Keeps these ids and all below from being handed out again (rule K3).
+    pub(crate) fn note_last_ids(&self, table: u32, index: u32) {
+        self.last_table.fetch_max(table, Ordering::Relaxed);
+        self.last_index.fetch_max(index, Ordering::Relaxed);
     }
 
     /// Keeps ids found in the log from being handed out again (rule K3).

@@ -9,6 +9,7 @@
 
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::image::PreparedImage;
 use crate::session::{FlushAtCommit, Mark, Phase, Session, Work};
 use pbxt_base::{CommitTs, Lsn, TableId, TxnId, stop_point};
 use pbxt_txlog::{CountDelta, EndRecord, Log, Outcome, PrepareRecord, RollbackToRecord, Space, VoidRange};
@@ -19,6 +20,7 @@ const VOIDS_REPEATED_MAX: usize = 256;
 impl Session {
     /// Commits. Returns when the commit is as durable as the session asks for; visible to others before that.
     pub fn commit(&mut self) -> Result<()> {
+        self.flush_all_bulk()?;
         match self.phase {
             Phase::Idle => Ok(()),
             Phase::Doomed(why) => Err(Error::TransactionAborted { why }),
@@ -56,6 +58,7 @@ impl Session {
     /// Votes yes: durable on return. The transaction keeps its locks until the outcome is told.
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
         self.refuse_if_doomed()?;
+        self.flush_all_bulk()?;
         if !self.work.logged {
             self.phase = Phase::Prepared;
             self.work.xid = xid.to_vec();
@@ -68,7 +71,16 @@ impl Session {
             deltas: &self.delta_buffer,
             voids: few(&self.work.voids),
         };
-        let lsn = append(&self.db.log, record.encoded_len(), |out| record.encode_into(out))?;
+        let vote = PreparedImage {
+            txn: self.work.txn,
+            xid: xid.to_vec(),
+            rows_written: self.work.rows_written,
+            deltas: self.delta_buffer.clone(),
+            voids: self.work.voids.clone(),
+        };
+        let lsn = self.db.prepared.vote(vote, || {
+            append(&self.db.log, record.encoded_len(), |out| record.encode_into(out))
+        })?;
         stop_point!("prepare.after_append");
         self.db.wait_for(lsn, FlushAtCommit::Durable)?;
         self.db.txns.prepare(self.work.txn);
@@ -79,6 +91,7 @@ impl Session {
 
     /// Rolls the whole transaction back. Costs one record, not flushed.
     pub fn rollback(&mut self) -> Result<()> {
+        self.forget_bulk();
         if self.phase == Phase::Idle {
             return Ok(());
         }
@@ -120,6 +133,8 @@ impl Session {
             return Ok(());
         }
         let txn = self.work.txn;
+        // Rule G1: a checkpoint beyond the record must know the range.
+        let operation = self.db.guards.enter(self.shard);
         let record = |to| RollbackToRecord {
             txn,
             range: VoidRange { from: mark.lsn, to },
@@ -136,6 +151,7 @@ impl Session {
         stop_point!("rollback.after_append");
         self.db.txns.add_void(self.work.txn, range.from..range.to);
         let end = reservation.publish();
+        drop(operation);
         merge_void(&mut self.work.voids, range);
         self.work.last_lsn = end;
         self.db.waits.released(self.work.txn);
@@ -206,6 +222,7 @@ impl Database {
                 Ok(reservation.publish())
             })?;
         stop_point!("commit.after_publish");
+        self.prepared.forget_vote(work.txn);
         self.counters.committed.add(1);
         for table in &work.tables {
             table.table.note_commit(table.bytes, now);
@@ -230,6 +247,7 @@ impl Database {
             voids: &[],
         };
         append(&self.log, record.encoded_len(), |out| record.encode_into(out))?;
+        self.prepared.forget_vote(txn);
         Ok(())
     }
 

@@ -163,8 +163,8 @@ impl Database {
         recovery::adopt_prepared(&db, found.prepared);
         let quiet_at = (found.records == 0).then(|| db.log.tail());
         db.maintenance.note_opened(found.start, quiet_at);
-        for (txn, lsn) in found.loads {
-            db.maintenance.note_load(txn, lsn);
+        for record in found.loads {
+            db.maintenance.note_load(pbxt_base::Lsn::new(0), record);
         }
         db.counters
             .recovery_micros

@@ -1,32 +1,36 @@
-//! Recovery: what open() makes of the log.
+//! Recovery: what open() makes of the newest checkpoint and of the log behind it.
 //!
-//! Why it exists: row maps, indexes, counts, transaction states and catalog live in memory; the log is their only home.
-//! Passes: A reads the log once, in order: outcome of every transaction, void ranges, catalog, row-count deltas,
-//! auto-increment marks. B1, in parallel by segment, finds the newest surviving version of every row. B2, in parallel by
-//! segment, makes the index entries of rows that are alive.
-//! Rules: D6 committed iff END(commit) is in the valid log; prepared iff PREPARE is and END is not; else aborted.
-//! D13 a version survives iff its transaction committed or is prepared and its LSN is in no void range; of a row the
-//! surviving version with the greatest LSN is the head (rule D15 made LSN order chain order). D14 nothing is written.
+//! Why it exists: transaction states, row maps, counts and the newest index entries live in memory; image and log are their
+//! home. Without a checkpoint the log alone is.
+//! Passes: A reads the tail once, in order: outcome of every transaction, void ranges, catalog, row-count deltas,
+//! auto-increment marks, loads. Then the image is read (recovery_image). B1, in parallel by segment, finds the newest
+//! surviving version of every row of the tail. B2, in parallel by segment, makes the index events of the tail
+//! (recovery_index).
+//! Rules: D6, D13 (of a row the surviving version with the greatest LSN is the head, and one of the tail wins over the
+//! image's), D14, D20 to D23.
 //! Latches and I/O: no other thread uses the database yet.
 //! After a crash during recovery: it starts again.
 
 use crate::catalog::{Catalog, CatalogOp};
 use crate::database::Database;
-use crate::definition::TableDef;
 use crate::error::Result;
-use crate::recovery_index::{IndexRebuilder, rebuild_prepared_row};
+use crate::fates::{Fate, Fates};
+use crate::image::{ImageHead, PreparedImage};
+use crate::recovery_image::{ImageFacts, OpenImage, Pieces};
+use crate::recovery_index::IndexRebuilder;
 use crate::session::{TableWork, Work};
 use crate::table::Table;
 use parking_lot::Mutex;
-use pbxt_base::{Addr, CommitTs, Lsn, RowId, SegmentId, TableId, TxnId};
+use pbxt_base::{Addr, CommitTs, IndexId, Lsn, RowId, SegmentId, TableId, TxnId};
 use pbxt_io::{for_each_parallel, parallelism};
 use pbxt_rowmap::MapWord;
 use pbxt_segment::{BlobStore, SegmentStore};
 use pbxt_txlog::{
-    CountDelta, EndRef, LogEnd, LogScan, Outcome, PrepareRef, Record, RowRef, SegmentScan, VoidRange,
+    EndRef, IngestPiece, IngestRef, LogEnd, LogScan, Outcome, PrepareRef, Record, RecordRef, RowRef,
+    SegmentScan,
 };
-use pbxt_txn::{EndedAs, LockMode, RestoredTxn, TxnTableImage};
-use std::collections::{BTreeMap, HashMap};
+use pbxt_txn::{LockMode, TxnTableImage};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Everything recovery found.
@@ -34,97 +38,75 @@ pub(crate) struct Found {
     pub end: LogEnd,
     pub catalog: Catalog,
     pub txns: TxnTableImage,
-    pub prepared: Vec<FoundPrepared>,
+    pub prepared: Vec<PreparedImage>,
+    /// What the image kept for whoever reclaims large values.
+    pub blobs: Vec<u8>,
     pub records: u64,
+    /// Bytes of log that were read.
     pub bytes: u64,
+    /// Where recovery began to read the log; `None` without a checkpoint.
+    pub start: Option<Lsn>,
+    /// LSNs of records of loads in the tail.
+    pub loads: Vec<Lsn>,
 }
 
-/// A transaction that was prepared and has no END.
-pub(crate) struct FoundPrepared {
+/// Pieces of one run that a load named in the tail.
+pub(crate) struct FoundLoad {
     pub txn: TxnId,
-    pub xid: Vec<u8>,
-    pub deltas: Vec<CountDelta>,
-    pub voids: Vec<VoidRange>,
-    pub rows: Vec<(TableId, RowId)>,
-}
-
-/// Outcome of a transaction as far as the log tells.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Fate {
-    /// Neither PREPARE nor END(commit).
-    #[default]
-    Aborted,
-    Committed,
-    Prepared,
-}
-
-/// Outcomes of all transactions: one byte each.
-#[derive(Default)]
-pub(crate) struct Fates {
-    by_txn: Vec<Fate>,
-    voids: HashMap<TxnId, Vec<VoidRange>>,
-}
-
-impl Fates {
-    fn set(&mut self, txn: TxnId, fate: Fate) {
-        let at = txn.raw() as usize;
-        if at >= self.by_txn.len() {
-            self.by_txn.resize(at + 1, Fate::default());
-        }
-        if let Some(slot) = self.by_txn.get_mut(at) {
-            *slot = fate;
-        }
-    }
-
-    fn fate(&self, txn: TxnId) -> Fate {
-        self.by_txn.get(txn.raw() as usize).copied().unwrap_or_default()
-    }
-
-    fn is_void(&self, txn: TxnId, lsn: Lsn) -> bool {
-        self.voids
-            .get(&txn)
-            .is_some_and(|ranges| ranges.iter().any(|range| range.from <= lsn && lsn < range.to))
-    }
-
-    /// Rule D13.
-    fn survives(&self, row: &RowRef<'_>, lsn: Lsn) -> bool {
-        self.fate(row.txn()) != Fate::Aborted && !self.is_void(row.txn(), lsn)
-    }
-
-    /// True for a version that only its transaction's outcome can make visible.
-    pub(crate) fn is_prepared(&self, txn: TxnId) -> bool {
-        self.fate(txn) == Fate::Prepared
-    }
+    pub lsn: Lsn,
+    pub table: TableId,
+    /// 0: rows.
+    pub index: IndexId,
+    pub pieces: Vec<IngestPiece>,
+    pub last_row: u64,
 }
 
 /// What pass A collects.
 #[derive(Default)]
 struct PassA {
     fates: Fates,
-    prepared: BTreeMap<TxnId, FoundPrepared>,
+    prepared: BTreeMap<TxnId, PreparedImage>,
     pending_ops: HashMap<TxnId, Vec<CatalogOp>>,
     ops: Vec<CatalogOp>,
+    /// Count deltas of the tail.
     rows: HashMap<TableId, i64>,
     marks: HashMap<TableId, u64>,
+    loads: Vec<FoundLoad>,
     last_txn: u64,
     last_ts: CommitTs,
     records: u64,
 }
 
 impl PassA {
-    fn note(&mut self, record: Record<'_>) -> Result<()> {
+    fn of_image(facts: &mut ImageFacts) -> Self {
+        let prepared: BTreeMap<TxnId, PreparedImage> = std::mem::take(&mut facts.prepared)
+            .into_iter()
+            .map(|found| (found.txn, found))
+            .collect();
+        let ids: BTreeSet<TxnId> = prepared.keys().copied().collect();
+        Self {
+            last_txn: facts.txns.next.raw().saturating_sub(1),
+            last_ts: facts.txns.last_ts,
+            fates: Fates::of_image(std::mem::take(&mut facts.txns), &ids),
+            prepared,
+            ..Self::default()
+        }
+    }
+
+    fn note(&mut self, lsn: Lsn, record: RecordRef<'_>) -> Result<()> {
         self.records += 1;
-        match record {
+        if let Some(load) = record.as_ingest() {
+            self.note_load(lsn, &load);
+            return Ok(());
+        }
+        match record.view() {
             Record::Row(row) => self.note_txn(row.txn()),
             Record::End(end) => self.note_end(&end),
             Record::Prepare(prepare) => self.note_prepare(&prepare),
             Record::RollbackTo(rollback) => {
                 self.note_txn(rollback.txn());
                 self.fates
-                    .voids
-                    .entry(rollback.txn())
-                    .or_default()
-                    .push(rollback.range());
+                    .add_voids(rollback.txn(), std::iter::once(rollback.range()));
             }
             Record::Catalog(catalog) => {
                 self.note_txn(catalog.txn());
@@ -150,7 +132,8 @@ impl PassA {
         let ops = self.pending_ops.remove(&txn);
         match end.outcome() {
             Outcome::Commit(ts) => {
-                self.fates.set(txn, Fate::Committed);
+                self.fates.add_voids(txn, end.voids());
+                self.fates.commit(txn, ts);
                 self.last_ts = self.last_ts.max(ts);
                 self.ops.extend(ops.into_iter().flatten());
                 for delta in end.deltas() {
@@ -165,112 +148,177 @@ impl PassA {
         let txn = prepare.txn();
         self.note_txn(txn);
         self.fates.set(txn, Fate::Prepared);
-        let found = FoundPrepared {
+        let found = PreparedImage {
             txn,
             xid: prepare.xid().to_vec(),
+            rows_written: 0,
             deltas: prepare.deltas().collect(),
             voids: Vec::new(),
-            rows: Vec::new(),
         };
         self.prepared.insert(txn, found);
     }
 
-    /// Builds the tables that exist at the end of the log.
-    fn catalog(&self) -> Catalog {
-        let catalog = Catalog::default();
+    /// Several records in a row may name the pieces of one run.
+    fn note_load(&mut self, lsn: Lsn, load: &IngestRef<'_>) {
+        self.note_txn(load.txn());
+        let same_run = |last: &&mut FoundLoad| {
+            (last.txn, last.table, last.index) == (load.txn(), load.table(), load.index())
+                && last.last_row == load.last_row()
+        };
+        if let Some(last) = self.loads.last_mut().filter(same_run) {
+            last.pieces.extend(load.pieces());
+            return;
+        }
+        self.loads.push(FoundLoad {
+            txn: load.txn(),
+            lsn,
+            table: load.table(),
+            index: load.index(),
+            pieces: load.pieces().collect(),
+            last_row: load.last_row(),
+        });
+    }
+
+    /// Applies the tail's changes of the catalog to what the image had.
+    fn finish_catalog(&self, catalog: &Catalog) {
         for op in &self.ops {
             match op {
                 CatalogOp::Put(def, _) if def.temporary => catalog.note_ids(def),
                 CatalogOp::Put(def, next) => {
-                    let rows = self.rows.get(&def.id).copied().unwrap_or(0);
-                    let next = self.marks.get(&def.id).copied().unwrap_or(*next);
-                    catalog.put(Arc::new(Table::new(
-                        TableDef::clone(def),
-                        CommitTs::new(0),
-                        next,
-                        rows,
-                    )));
+                    if let Some(table) = catalog.by_id(def.id) {
+                        catalog.redefine(&table, def);
+                    } else {
+                        let rows = self.rows.get(&def.id).copied().unwrap_or(0);
+                        let next = self.marks.get(&def.id).copied().unwrap_or(*next);
+                        let table = Table::new((**def).clone(), CommitTs::new(0), next, rows);
+                        catalog.put(Arc::new(table));
+                    }
                 }
                 CatalogOp::Drop(id) => catalog.remove(*id),
                 CatalogOp::Rename(id, name) => catalog.rename(*id, name),
             }
         }
-        catalog
     }
 
-    fn image(&self) -> TxnTableImage {
-        let restored = |found: &FoundPrepared| RestoredTxn {
-            id: found.txn,
-            ended: EndedAs::Prepared,
-            voids: self
-                .fates
-                .voids
-                .get(&found.txn)
-                .into_iter()
-                .flatten()
-                .map(|range| range.from..range.to)
-                .collect(),
-        };
+    /// Tables of the image that the tail dropped: nothing of them is loaded.
+    fn dropped(&self) -> BTreeSet<TableId> {
+        let dropped = self.ops.iter().filter_map(|op| match op {
+            CatalogOp::Drop(id) => Some(*id),
+            CatalogOp::Put(..) | CatalogOp::Rename(..) => None,
+        });
+        dropped.collect()
+    }
+
+    fn image(&self, traces: &BTreeSet<TxnId>) -> TxnTableImage {
+        let mut traces = traces.clone();
+        traces.extend(self.prepared.keys());
         TxnTableImage {
             next: TxnId::new(self.last_txn + 1),
             last_ts: self.last_ts,
-            exceptions: self.prepared.values().map(restored).collect(),
+            exceptions: self.fates.exceptions(&traces),
         }
     }
 }
 
-/// Runs all passes over the log of `store`.
+/// Runs all passes over image and log of `store`.
 pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore) -> Result<Found> {
-    let mut pass = PassA::default();
-    let mut scan = LogScan::new(Arc::clone(store), Lsn::new(0))?;
-    while let Some((_, record)) = scan.next_record()? {
-        pass.note(record.view())?;
+    let checkpoint = store.checkpoint();
+    let start = checkpoint.map_or(Lsn::new(0), |checkpoint| checkpoint.start);
+    let mut image = match checkpoint {
+        Some(checkpoint) => Some(OpenImage::open(store, checkpoint.image)?),
+        None => None,
+    };
+    let mut pass = match &mut image {
+        Some(image) => PassA::of_image(&mut image.facts),
+        None => PassA::default(),
+    };
+    let mut scan = LogScan::new(Arc::clone(store), start)?;
+    while let Some((lsn, record)) = scan.next_other()? {
+        pass.note(lsn, record)?;
     }
-    let end = scan.finish()?;
-    let catalog = pass.catalog();
-    let segments: Vec<SegmentId> = end.segments().collect();
-    let threads = parallelism();
-    let prepared_rows = Mutex::new(Vec::new());
-    for_each_parallel(&segments, threads, |segment| {
-        let mut tables = TableCache::new(&catalog);
-        each_row(store, &end, *segment, |row, lsn| {
-            if let Some(table) = tables.get(row.table()) {
-                link_version(&pass.fates, table, row, lsn, &prepared_rows);
-            }
-            Ok(())
-        })
-    })?;
-    let rebuilder = IndexRebuilder::new(&catalog, pass.prepared.is_empty())?;
-    for_each_parallel(&segments, threads, |segment| {
-        let mut worker = rebuilder.worker(blobs);
-        each_row(store, &end, *segment, |row, lsn| {
-            if pass.fates.survives(row, lsn) && !pass.fates.is_prepared(row.txn()) {
-                worker.add(row, lsn)?;
-            }
-            Ok(())
-        })
-    })?;
-    for (txn, table, row) in prepared_rows.into_inner() {
-        if let Some(found) = pass.prepared.get_mut(&txn) {
-            found.rows.push((table, row));
-        }
-    }
-    let txns = pass.image();
-    let mut prepared: Vec<FoundPrepared> = std::mem::take(&mut pass.prepared).into_values().collect();
+    pass.note_txn(scan.last_row_txn());
+    pass.records += scan.rows_passed();
+    let log_start = checkpoint.map_or(Lsn::new(0), |checkpoint| checkpoint.log_start);
+    let end = scan.finish()?.with_log_start(log_start);
+    pass.fates.settle();
+    let mut pieces = Pieces::new(store);
+    let catalog = Catalog::default();
+    let has_image = image.is_some();
+    let head = match image {
+        Some(image) => image.load(&catalog, &mut pieces, &pass.dropped(), &pass.rows, &pass.marks)?,
+        None => ImageHead::default(),
+    };
+    pass.finish_catalog(&catalog);
+    pieces.add_loads(&catalog, &pass.loads, &pass.fates)?;
+    let tail_rows = read_rows(store, blobs, &pass, &catalog, &end, has_image)?;
+    pieces.remove_orphans(checkpoint.map(|checkpoint| checkpoint.image))?;
+    let txns = pass.image(&tail_rows.traces);
+    let mut prepared: Vec<PreparedImage> = std::mem::take(&mut pass.prepared).into_values().collect();
     for found in &mut prepared {
-        found.voids = pass.fates.voids.get(&found.txn).cloned().unwrap_or_default();
-        found.rows.sort_unstable();
-        found.rows.dedup();
+        found.voids = pass.fates.voids(found.txn).to_vec();
+        found.rows_written += tail_rows.prepared.get(&found.txn).copied().unwrap_or(0);
     }
-    let bytes = end.lsn().raw();
     Ok(Found {
+        bytes: end.lsn().raw().saturating_sub(start.raw()),
         end,
         catalog,
         txns,
         prepared,
+        blobs: head.blobs,
         records: pass.records,
-        bytes,
+        start: has_image.then_some(start),
+        loads: pass.loads.iter().map(|load| load.lsn).collect(),
     })
+}
+
+/// What the row passes learn besides words and entries.
+#[derive(Default)]
+struct TailRows {
+    /// Transactions with versions that do not count.
+    traces: BTreeSet<TxnId>,
+    /// Versions by prepared transactions.
+    prepared: HashMap<TxnId, u64>,
+}
+
+/// Passes B1 and B2.
+fn read_rows(
+    store: &Arc<SegmentStore>,
+    blobs: &BlobStore,
+    pass: &PassA,
+    catalog: &Catalog,
+    end: &LogEnd,
+    has_image: bool,
+) -> Result<TailRows> {
+    let segments: Vec<SegmentId> = end.segments().collect();
+    let threads = parallelism();
+    let learned = Mutex::new(TailRows::default());
+    for_each_parallel(&segments, threads, |segment| {
+        let mut tables = TableCache::new(catalog);
+        let mut here = TailRows::default();
+        each_row(store, end, *segment, |row, lsn| {
+            link_version(&pass.fates, tables.get(row.table()), row, lsn, &mut here);
+            Ok(())
+        })?;
+        let mut all = learned.lock();
+        all.traces.append(&mut here.traces);
+        for (txn, rows) in here.prepared {
+            *all.prepared.entry(txn).or_default() += rows;
+        }
+        Result::Ok(())
+    })?;
+    let rebuilder = IndexRebuilder::new(catalog, !has_image && pass.prepared.is_empty())?;
+    for_each_parallel(&segments, threads, |segment| {
+        let mut worker = rebuilder.worker(blobs);
+        each_row(store, end, *segment, |row, lsn| {
+            if pass.fates.survives(row.txn(), lsn) {
+                let is_prepared = pass.fates.is_prepared(row.txn());
+                let txn = if is_prepared { row.txn() } else { TxnId::new(0) };
+                worker.add(row, txn, lsn)?;
+            }
+            Ok(())
+        })
+    })?;
+    Ok(learned.into_inner())
 }
 
 fn each_row(
@@ -280,10 +328,8 @@ fn each_row(
     mut each: impl FnMut(&RowRef<'_>, Lsn) -> Result<()>,
 ) -> Result<()> {
     let mut scan = SegmentScan::new(Arc::clone(store), segment, end)?;
-    while let Some((lsn, record)) = scan.next_record()? {
-        if let Some(row) = record.as_row() {
-            each(&row, lsn)?;
-        }
+    while let Some((lsn, row)) = scan.next_row()? {
+        each(&row, lsn)?;
     }
     Ok(())
 }
@@ -308,49 +354,52 @@ impl<'a> TableCache<'a> {
     }
 }
 
-/// Pass B1: the greatest LSN wins (rule D13).
-fn link_version(
-    fates: &Fates,
-    table: &Table,
-    row: &RowRef<'_>,
-    lsn: Lsn,
-    prepared_rows: &Mutex<Vec<(TxnId, TableId, RowId)>>,
-) {
-    table.map.bump_to(row.row());
-    if !fates.survives(row, lsn) {
+/// Pass B1: the greatest LSN wins (rule D13), over the image's word too (rule D20).
+fn link_version(fates: &Fates, table: Option<&Table>, row: &RowRef<'_>, lsn: Lsn, learned: &mut TailRows) {
+    if let Some(table) = table {
+        table.map.bump_to(row.row());
+    }
+    if !fates.survives(row.txn(), lsn) {
+        learned.traces.insert(row.txn());
         return;
     }
     if fates.is_prepared(row.txn()) {
-        prepared_rows.lock().push((row.txn(), row.table(), row.row()));
+        *learned.prepared.entry(row.txn()).or_default() += 1;
     }
+    if let Some(table) = table {
+        link(table, row.row(), row.is_tombstone(), lsn);
+    }
+}
+
+fn link(table: &Table, row: RowId, is_tombstone: bool, lsn: Lsn) {
     let addr = Addr::hot(lsn);
-    let word = if row.is_tombstone() {
+    let word = if is_tombstone {
         MapWord::tombstone(addr)
     } else {
         MapWord::version(addr)
     };
-    let mut old = table.map.load(row.row());
+    let mut old = table.map.load(row);
     while old.is_absent() || old.addr().lsn() < lsn {
-        match table.map.compare_exchange(row.row(), old, word) {
+        match table.map.compare_exchange(row, old, word) {
             Ok(()) => break,
             Err(now) => old = now,
         }
     }
 }
 
-/// Gives prepared transactions their locks and index events back (rule T18); the log is open by now.
-pub(crate) fn adopt_prepared(db: &Arc<Database>, prepared: Vec<FoundPrepared>) -> Result<()> {
+/// Gives prepared transactions their locks back (rule T18); the log is open by now.
+pub(crate) fn adopt_prepared(db: &Arc<Database>, prepared: Vec<PreparedImage>) {
     for found in prepared {
         let mut work = Work {
             txn: found.txn,
-            xid: found.xid,
-            voids: found.voids,
+            xid: found.xid.clone(),
+            voids: found.voids.clone(),
             logged: true,
             ..Work::default()
         };
         work.last_lsn = db.log.tail();
-        work.rows_written = found.rows.len() as u64;
-        for delta in found.deltas {
+        work.rows_written = found.rows_written;
+        for delta in &found.deltas {
             if let Some(table) = db.catalog.by_id(delta.table) {
                 let _ = db.table_locks.lock(found.txn, delta.table, LockMode::Intent);
                 work.tables.push(TableWork {
@@ -362,12 +411,7 @@ pub(crate) fn adopt_prepared(db: &Arc<Database>, prepared: Vec<FoundPrepared>) -
                 });
             }
         }
-        for (table, row) in found.rows {
-            if let Some(table) = db.catalog.by_id(table) {
-                rebuild_prepared_row(db, &table, row, found.txn)?;
-            }
-        }
+        db.prepared.note_vote(found);
         db.prepared.insert(work);
     }
-    Ok(())
 }

@@ -48,6 +48,11 @@ pub struct Status {
     pub recovery_micros: u64,
     pub recovery_bytes: u64,
     pub recovery_records: u64,
+    pub checkpoints: u64,
+    /// Milliseconds the last one took.
+    pub checkpoint_millis: u64,
+    /// Checkpoints running now.
+    pub jobs_running: u64,
     /// Live ones, now.
     pub snapshots: u64,
     /// Commits since the oldest live snapshot, now.
@@ -126,6 +131,7 @@ impl Database {
         let tables = self.catalog.tables();
         let live = self.txns.live_snapshots();
         let counters = &self.counters;
+        let maintenance = self.maintenance_status();
         Ok(Status {
             committed: counters.committed.get(),
             rolled_back: counters.rolled_back.get(),
@@ -151,6 +157,9 @@ impl Database {
             recovery_micros: counters.recovery_micros.get(),
             recovery_bytes: counters.recovery_bytes.get(),
             recovery_records: counters.recovery_records.get(),
+            checkpoints: maintenance.checkpoints,
+            checkpoint_millis: maintenance.last_millis,
+            jobs_running: maintenance.running,
             snapshots: live.timestamps().len() as u64,
             oldest_snapshot_age: live.frontier().raw() - live.horizon().raw(),
         })
@@ -251,6 +260,10 @@ impl Database {
             "Last recovery: {} records in {} ms",
             now.recovery_records,
             now.recovery_micros / 1000
+        ));
+        line(format!(
+            "{} checkpoints, the last one in {} ms, {} running",
+            now.checkpoints, now.checkpoint_millis, now.jobs_running
         ));
         line("----- transactions".into());
         line(format!(

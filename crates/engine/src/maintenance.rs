@@ -1,0 +1,254 @@
+//! Maintenance: when checkpoints are made, and what is known about them.
+//!
+//! Why it exists: a checkpoint is due when recovery would read too much log or index entries take too much memory; both grow
+//! with every statement, so one thread looks at them all the time and writers feel it only when it cannot keep up.
+//! State: figures for status reports; the limits, which follow from the cache's size.
+//! Rules: D25 a writer is slowed down, never stopped. A failed checkpoint is tried again after a pause.
+//! Latches and I/O: one turn for checkpoints, held for a whole one.
+//! After a crash: nothing of this is on disk.
+
+use crate::database::Database;
+use crate::error::Result;
+use parking_lot::{Mutex, MutexGuard};
+use pbxt_base::{Error as StorageError, Lsn};
+use pbxt_io::{Clock, Worker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Log behind the last checkpoint that recovery may have to read, at most and at least.
+const LOG_BYTES: (u64, u64) = (32 << 20, 256 << 20);
+/// Least limit of the memory that trees take.
+const TREE_BYTES_MIN: u64 = 16 << 20;
+/// By how much trees may pass their limit before writers are slowed down.
+const PRESSURE: u64 = 4;
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Pause after a failure.
+const RETRY_MILLIS: u64 = 5_000;
+/// How long a slowed-down writer sleeps for each time the trees pass their limit.
+const SLEEP: Duration = Duration::from_millis(1);
+const SLEEPS_MAX: u64 = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Maintenance {
+    turn: Mutex<()>,
+    /// LSN of the newest durable checkpoint; 0 without one.
+    start: AtomicU64,
+    /// The log's end when nothing was left to be saved.
+    quiet_at: AtomicU64,
+    checkpoints: AtomicU64,
+    last_millis: AtomicU64,
+    failures: AtomicU64,
+    running: AtomicU64,
+    tree_bytes: AtomicU64,
+    log_limit: u64,
+    tree_limit: u64,
+    retry_at: AtomicU64,
+    /// Loads whose records lie at or behind the newest durable checkpoint: LSN of their stamp, of the record (rule D23).
+    loads: Mutex<Vec<(Lsn, Lsn)>>,
+    worker: Mutex<Option<Worker>>,
+}
+
+/// Figures about checkpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MaintenanceStatus {
+    /// Made since open.
+    pub checkpoints: u64,
+    /// Failed since open.
+    pub failures: u64,
+    /// Milliseconds the last one took.
+    pub last_millis: u64,
+    /// Running now.
+    pub running: u64,
+    /// LSN from which recovery would read the log.
+    pub start: u64,
+    /// Bytes of index entries in memory when last looked at.
+    pub tree_bytes: u64,
+}
+
+/// The right to make a checkpoint.
+pub(crate) struct CheckpointTurn<'a> {
+    maintenance: &'a Maintenance,
+    clock: &'a dyn Clock,
+    began: u64,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Drop for CheckpointTurn<'_> {
+    fn drop(&mut self) {
+        let took = self.clock.now_millis().saturating_sub(self.began);
+        self.maintenance.last_millis.store(took, Ordering::Relaxed);
+        self.maintenance.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Maintenance {
+    /// For a cache of this size.
+    pub(crate) fn new(cache_bytes: u64) -> Self {
+        Self {
+            turn: Mutex::new(()),
+            start: AtomicU64::new(0),
+            quiet_at: AtomicU64::new(0),
+            checkpoints: AtomicU64::new(0),
+            last_millis: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            running: AtomicU64::new(0),
+            tree_bytes: AtomicU64::new(0),
+            log_limit: cache_bytes.clamp(LOG_BYTES.0, LOG_BYTES.1),
+            tree_limit: (cache_bytes / 8).max(TREE_BYTES_MIN),
+            retry_at: AtomicU64::new(0),
+            loads: Mutex::new(Vec::new()),
+            worker: Mutex::new(None),
+        }
+    }
+
+    /// What opening found: where recovery began, and the log's end if there was nothing behind.
+    pub(crate) fn note_opened(&self, start: Option<Lsn>, quiet_at: Option<Lsn>) {
+        self.start.store(start.map_or(0, Lsn::raw), Ordering::Relaxed);
+        self.quiet_at
+            .store(quiet_at.map_or(0, Lsn::raw), Ordering::Relaxed);
+    }
+
+    /// Waits for the turn.
+    pub(crate) fn begin<'a>(&'a self, db: &'a Database) -> CheckpointTurn<'a> {
+        let turn = self.turn.lock();
+        self.running.fetch_add(1, Ordering::Relaxed);
+        CheckpointTurn {
+            maintenance: self,
+            clock: &*db.clock,
+            began: db.clock.now_millis(),
+            _turn: turn,
+        }
+    }
+
+    /// A record of a load with this stamp is in the log, or was found there. Called inside the operation that appends it.
+    pub(crate) fn note_load(&self, stamp: Lsn, record: Lsn) {
+        self.loads.lock().push((stamp, record));
+    }
+
+    /// A checkpoint counts.
+    pub(crate) fn note_done(&self, start: Lsn) {
+        let mut loads = self.loads.lock();
+        loads.retain(|(_, record)| *record >= start);
+        self.start.store(start.raw(), Ordering::Release);
+        drop(loads);
+        self.quiet_at.store(start.raw(), Ordering::Relaxed);
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Database {
+    /// The log's tail names no run whose stamp lies below this: such runs may be settled and merged (rule D23). It is the
+    /// LSN of the newest durable checkpoint, or the stamp of a load that began before and ended behind it.
+    pub fn checkpoint_start(&self) -> Lsn {
+        let loads = self.maintenance.loads.lock();
+        let start = Lsn::new(self.maintenance.start.load(Ordering::Acquire));
+        loads.iter().fold(start, |least, (stamp, _)| least.min(*stamp))
+    }
+
+    /// Figures about checkpoints.
+    pub fn maintenance_status(&self) -> MaintenanceStatus {
+        let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let figures = &self.maintenance;
+        MaintenanceStatus {
+            checkpoints: get(&figures.checkpoints),
+            failures: get(&figures.failures),
+            last_millis: get(&figures.last_millis),
+            running: get(&figures.running),
+            start: get(&figures.start),
+            tree_bytes: get(&figures.tree_bytes),
+        }
+    }
+
+    /// True if recovery would read too much log, or index entries take too much memory.
+    pub fn checkpoint_due(&self) -> bool {
+        let trees: u64 = self
+            .catalog
+            .tables()
+            .iter()
+            .filter(|table| !table.temporary)
+            .map(|table| table.index_bytes())
+            .sum();
+        let figures = &self.maintenance;
+        figures.tree_bytes.store(trees, Ordering::Relaxed);
+        let log = self
+            .log
+            .tail()
+            .raw()
+            .saturating_sub(figures.start.load(Ordering::Relaxed));
+        trees >= figures.tree_limit || log >= figures.log_limit
+    }
+
+    /// One round of the checkpoint thread. True if a checkpoint was made.
+    pub fn maintenance_step(&self) -> Result<bool> {
+        let figures = &self.maintenance;
+        if self.clock.now_millis() < figures.retry_at.load(Ordering::Relaxed) || !self.checkpoint_due() {
+            return Ok(false);
+        }
+        let made = self.checkpoint_step();
+        if made.is_err() {
+            figures.failures.fetch_add(1, Ordering::Relaxed);
+            let retry = self.clock.now_millis() + RETRY_MILLIS;
+            figures.retry_at.store(retry, Ordering::Relaxed);
+        }
+        self.checkpoint_due();
+        made.map(|()| true)
+    }
+
+    /// Slows a writer down while trees take far more memory than they should (rule D25). To be called once per batch of
+    /// rows, with nothing held.
+    pub fn pressure(&self) {
+        let figures = &self.maintenance;
+        let limit = figures.tree_limit * PRESSURE;
+        let bytes = figures.tree_bytes.load(Ordering::Relaxed);
+        if bytes <= limit {
+            return;
+        }
+        if let Some(worker) = &*figures.worker.lock() {
+            worker.wake();
+            let times = (bytes / limit).clamp(1, SLEEPS_MAX);
+            std::thread::sleep(SLEEP * times as u32);
+        }
+    }
+
+    /// Starts the checkpoint thread.
+    pub(crate) fn start_checkpoints(self: &Arc<Self>) -> Result<()> {
+        let weak = Arc::downgrade(self);
+        let step = move || {
+            if let Some(db) = weak.upgrade() {
+                // A failure is counted and tried again; one of the disk has poisoned the database, which says so.
+                let _ = db.maintenance_step();
+            }
+        };
+        let worker = Worker::spawn("pbxt-checkpoint", Arc::clone(&self.poison), PAUSE, step);
+        let failed = |source| StorageError::Io {
+            file: self.store.location(),
+            op: "start a thread for",
+            source,
+        };
+        *self.maintenance.worker.lock() = Some(worker.map_err(failed)?);
+        Ok(())
+    }
+
+    /// Stops the checkpoint thread, after the checkpoint it may be making.
+    pub(crate) fn stop_checkpoints(&self) {
+        let worker = self.maintenance.worker.lock().take();
+        if let Some(mut worker) = worker {
+            worker.stop();
+        }
+    }
+
+    /// The last checkpoint of an orderly close, so that the next opening reads no log. That it fails is no reason not to
+    /// close: the log has everything.
+    pub(crate) fn checkpoint_for_close(&self) -> Result<()> {
+        if self.maintenance.quiet_at.load(Ordering::Relaxed) == self.log.tail().raw() {
+            return Ok(());
+        }
+        if self.checkpoint_step().is_err() {
+            self.maintenance.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(self.poison.check()?)
+    }
+}

@@ -1,0 +1,153 @@
+//! A checkpoint stands at each of its stop points while others write, commit, roll back, prepare and change tables, and then
+//! the power fails (rules D19, D20, D24, D26, D27). Needs feature `stop-points`.
+
+#![cfg(feature = "stop-points")]
+
+mod common;
+#[path = "common/hold.rs"]
+mod hold;
+
+use common::{Bench, open, row};
+use hold::{hold_at, turn};
+use pbxt_sim::client::Client;
+use pbxt_sim::table::{PlayRow, PlayTable};
+use pbxt_testkit::SimDisk;
+use std::sync::Arc;
+use std::time::Duration;
+
+const POINTS: [&str; 8] = [
+    "checkpoint.after_begin",
+    "checkpoint.after_freeze",
+    "checkpoint.after_install",
+    "checkpoint.before_log_wait",
+    "checkpoint.after_image",
+    "checkpoint.before_note",
+    "checkpoint.after_note",
+    "checkpoint.after_removal",
+];
+
+fn tagged(id: u32) -> PlayRow {
+    PlayRow {
+        tag: Some(id),
+        group: Some(id % 5),
+        ..row(id)
+    }
+}
+
+/// Ids and tags of all rows, which all ways of reading agree on.
+fn content(db: &Arc<pbxt::Database>, name: &str) -> Vec<(u32, Option<u32>)> {
+    let table = PlayTable::open(db, name).expect("the table");
+    let mut client = Client::new(db, 1);
+    assert_eq!(client.check(&table).expect("checkable"), Vec::<String>::new());
+    let rows = client.agreed(&table).expect("readable").expect("all ways agree");
+    let mut rows: Vec<_> = rows.iter().map(|(_, row)| (row.id, row.tag)).collect();
+    rows.sort_unstable();
+    rows
+}
+
+fn reopened(disk: &SimDisk, point: &str) -> Vec<(u32, Option<u32>)> {
+    let db = open(disk);
+    let mut xids = db.prepared.xids();
+    xids.sort();
+    assert_eq!(xids, [b"behind".to_vec(), b"below".to_vec()], "{point}");
+    for xid in xids {
+        db.commit_prepared(&xid).expect("prepared");
+    }
+    assert_eq!(content(&db, "new"), [(1, None)], "{point}");
+    assert!(PlayTable::open(&db, "old").is_err(), "{point}");
+    content(&db, "t")
+}
+
+#[test]
+fn whatever_happens_while_a_checkpoint_is_made_is_there_after_a_power_cut() {
+    let turn = turn();
+    for point in POINTS {
+        let mut bench = Bench::new();
+        PlayTable::create(&bench.db, "old").expect("created");
+        let mut made = Vec::new();
+        for id in 1..=20 {
+            made.push(bench.client.insert(&bench.table, &tagged(id)).expect("inserted"));
+        }
+        bench.client.session.commit().expect("committed");
+        let begin = |id: u32| {
+            let mut client = bench.other(id as usize);
+            client.insert(&bench.table, &tagged(id)).expect("inserted");
+            client
+        };
+        let (mut committing, mut aborting) = (begin(30), begin(31));
+        let (mut below, mut behind) = (begin(32), begin(33));
+        let savepoint = committing.session.savepoint().expect("a savepoint");
+        committing.insert(&bench.table, &tagged(34)).expect("inserted");
+        below.session.prepare(b"below").expect("prepared");
+        let db = Arc::clone(&bench.db);
+        let held = hold_at(&turn, point, move || db.checkpoint_step());
+        committing.session.rollback_to(savepoint).expect("rolled back");
+        committing.session.commit().expect("committed");
+        aborting.session.rollback().expect("rolled back");
+        behind.session.prepare(b"behind").expect("prepared");
+        for (number, row) in made.iter().enumerate() {
+            match number % 4 {
+                0 => drop(bench.client.delete(&bench.table, *row).expect("deleted")),
+                1 => {
+                    let moved = |old: &PlayRow| PlayRow {
+                        tag: old.tag.map(|tag| tag + 100),
+                        ..old.clone()
+                    };
+                    bench.client.update(&bench.table, *row, moved).expect("updated");
+                }
+                _ => {}
+            }
+        }
+        bench.client.insert(&bench.table, &tagged(40)).expect("inserted");
+        bench.client.session.commit().expect("committed");
+        let expected: Vec<(u32, Option<u32>)> = (1..=20_u32)
+            .filter(|id| id % 4 != 1)
+            .map(|id| (id, Some(if id % 4 == 2 { id + 100 } else { id })))
+            .chain([30, 32, 33, 40].map(|id| (id, Some(id))))
+            .collect();
+        // A table comes and one goes, unless the checkpoint holds the latch of DDL itself.
+        let fresh = PlayTable::create(&bench.db, "new").expect("created");
+        bench.client.insert(&fresh, &row(1)).expect("inserted");
+        bench.client.session.commit().expect("committed");
+        bench.db.drop_table(None, "old").expect("dropped");
+        let during: Vec<SimDisk> = (0..4).map(|seed| bench.disk.crash(seed)).collect();
+        held.release().expect("a checkpoint");
+        let after = bench.disk.crash(9);
+        bench.client.session.rollback().expect("nothing to do");
+        for image in during.iter().chain([&after]) {
+            assert_eq!(reopened(image, point), expected, "{point}");
+        }
+        below.session.detach_prepared();
+        behind.session.detach_prepared();
+    }
+}
+
+#[test]
+fn a_checkpoint_waits_for_an_operation_it_could_pass() {
+    let turn = turn();
+    for point in [
+        "write.after_reserve",
+        "write.after_link",
+        "write.after_index_event",
+    ] {
+        let bench = Bench::new();
+        let (db, table) = (Arc::clone(&bench.db), bench.table.clone());
+        let held = hold_at(&turn, point, move || {
+            let mut client = Client::new(&db, 7);
+            client.insert(&table, &tagged(1)).expect("inserted");
+            client.session.commit().expect("committed");
+        });
+        std::thread::scope(|scope| {
+            let made = scope.spawn(|| bench.db.checkpoint_step());
+            std::thread::sleep(Duration::from_millis(30));
+            assert!(!made.is_finished(), "D27: {point} is inside an operation");
+            held.release();
+            made.join().expect("no panic").expect("a checkpoint");
+        });
+        assert_eq!(
+            content(&open(&bench.disk.crash(1)), "t"),
+            [(1, Some(1))],
+            "{point}"
+        );
+    }
+}
