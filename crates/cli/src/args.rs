@@ -1,0 +1,114 @@
+//! Command line: what people type, and what `--help` teaches them.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Shows what the files of a PBXT database hold, and verifies every checksum in them. Reads
+/// only: no command writes a byte.
+#[derive(Debug, Parser)]
+#[command(
+    name = "pbxt",
+    version,
+    after_help = "\
+Examples:
+  pbxt inspect '/var/lib/mysql/#pbxt'                     a table of all files
+  pbxt inspect '/var/lib/mysql/#pbxt/hot-00000001.seg'    the records of a log segment
+  pbxt verify '/var/lib/mysql/#pbxt'                      every checksum; exit code 1 if something is damaged
+
+Each command explains itself: pbxt inspect --help. Formats: docs/format.md; a guide: docs/guide/inspector.md."
+)]
+pub(crate) struct Arguments {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// See `--help`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Inspect(InspectArgs),
+    Verify(VerifyArgs),
+    /// Print the version of this program and of the format it reads
+    #[command(after_help = "Example:\n  pbxt version")]
+    Version,
+}
+
+/// Print what a directory or a file of a database holds.
+///
+/// A directory gives a table: every file with its size, the opening of the database that wrote
+/// it (incarnation), its state and its content. States of hot and blob segments: sealed, begun
+/// (the manifest vouches for them), prepared (set aside, empty), not needed (below the start of
+/// the log), orphan (no word in the manifest). States of piece files: image (of the newest
+/// checkpoint), kept (an opening found that a checkpoint or the log names them), new (written
+/// by the last opening; named or not yet).
+///
+/// A file is told by its first bytes, so a copy under any name is read too. Hot segment: its
+/// log records, one a line, with LSN, kind, transaction, table, row and sizes. Piece file
+/// (cold, meta): sections with owner, entries, sizes and key range; with --blocks every block,
+/// with --entries what is in them. Blob segment: its values with offset, length and hash.
+/// Manifest: every record with its offset, and which of the two files counts and why.
+///
+/// Exit code: 0 nothing looked at is damaged, 1 something is, 2 it could not be looked at.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  pbxt inspect data                                       all files of the database in 'data'
+  pbxt inspect data/pbxt.manifest.a                       the manifest: what exists, and since when
+  pbxt inspect data/hot-00000003.seg --from 201330688     log records from this LSN on
+  pbxt inspect data/meta-00000007.seg --blocks            a run of index entries, block by block
+  pbxt inspect data/cold-00000002.seg --entries --section 0 --limit 20"
+)]
+pub(crate) struct InspectArgs {
+    /// Directory of a database, or one file of it
+    pub(crate) path: PathBuf,
+    /// Hot segment: begin with the record at this LSN or the next one
+    #[arg(long, value_name = "LSN")]
+    pub(crate) from: Option<u64>,
+    /// Records, values, or entries of a section to print at most; 0 for all
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    pub(crate) limit: u64,
+    /// Piece file: print every block with offset, sizes, codec, entries and first key
+    #[arg(long)]
+    pub(crate) blocks: bool,
+    /// Piece file: print the entries of an index, or the rows of a table
+    #[arg(long)]
+    pub(crate) entries: bool,
+    /// Piece file: only the section of this number
+    #[arg(long, value_name = "N")]
+    pub(crate) section: Option<u32>,
+}
+
+/// Compare everything in a directory with its checksums. Never writes.
+///
+/// Read are: both manifest files; the header of every segment; every sealed segment, compared
+/// with its hash in the manifest; the log from its start on, batch by batch, as recovery reads
+/// it; every block of every piece file and the hash of the file; every frame of every large
+/// value. Each finding is one line: file, offset, what was expected, what was found, what to
+/// do.
+///
+/// A database that a server has open is refused, because what is being written looks
+/// unfinished; --live verifies what never changes any more: sealed segments, finished piece
+/// files, blob segments of earlier openings.
+///
+/// Exit code: 0 clean, 1 findings, 2 it could not be verified.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  pbxt verify '/var/lib/mysql/#pbxt'            after the server was stopped
+  pbxt verify --live '/var/lib/mysql/#pbxt'     beside a running server
+  pbxt verify --quiet backup && echo good       findings only"
+)]
+pub(crate) struct VerifyArgs {
+    /// Directory of a database
+    pub(crate) directory: PathBuf,
+    /// Beside a running server: only files that never change any more
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// Print findings only, no progress
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}

@@ -1,0 +1,108 @@
+//! `pbxt inspect`: finds out what a path is, and has it printed.
+//!
+//! Rules: a file is told by its first bytes and not by its name, so a copy under another name is read too.
+
+use crate::args::InspectArgs;
+use crate::directory::{self, Directory, Lock, split, store_of_one};
+use crate::failure::{Failure, Outcome};
+use crate::inspect_hot::Wanted;
+use crate::inspect_piece::Depth;
+use crate::manifests::NAMES;
+use crate::piece_content::Content;
+use crate::text::size;
+use crate::{inspect_blob, inspect_directory, inspect_hot, inspect_manifest, inspect_piece};
+use pbxt_base::Error;
+use pbxt_io::{Disk, OsDisk};
+use pbxt_segment::{SEGMENT_HEADER_BYTES, SegmentClass, SegmentHeader};
+use std::io::Write;
+use std::path::Path;
+
+/// Prints what is at the path. True if nothing that was looked at is damaged.
+pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Outcome<bool> {
+    let path = &args.path;
+    if path.is_dir() {
+        refuse_options(args)?;
+        return inspect_directory::inspect(&Directory::open(path, Lock::Free)?, out);
+    }
+    let (parent, name) = split(path)?;
+    if NAMES.contains(&name.as_str()) {
+        return inspect_manifest::inspect(path, out);
+    }
+    let disk = OsDisk::open(&parent, false)?;
+    let file = disk.open(&name, false)?;
+    let bytes = file.len()?;
+    let mut first = vec![0; bytes.min(SEGMENT_HEADER_BYTES as u64) as usize];
+    file.read_at(&mut first, 0)?;
+    if directory::place_of(&name).is_some() && first.iter().all(|byte| *byte == 0) {
+        writeln!(out, "{name}: {}, set aside and never begun", size(bytes))?;
+        return Ok(true);
+    }
+    let header = SegmentHeader::decode(&first, file.name())?;
+    print_header(&name, bytes, &header, out)?;
+    segment(path, &header, args, out)
+}
+
+fn segment(path: &Path, header: &SegmentHeader, args: &InspectArgs, out: &mut dyn Write) -> Outcome<bool> {
+    let store = store_of_one(path, header)?;
+    match header.class {
+        SegmentClass::Hot => {
+            let wanted = Wanted {
+                from: args.from.unwrap_or(0),
+                limit: args.limit,
+            };
+            let end = header.first_lsn.raw() + header.segment_bytes;
+            if wanted.from >= end {
+                let sentence = format!(
+                    "'--from {}' lies behind this segment, which ends at LSN {end}",
+                    wanted.from
+                );
+                return Err(Failure::Usage(sentence));
+            }
+            inspect_hot::inspect(&store, header, wanted, out)
+        }
+        SegmentClass::Blob => inspect_blob::inspect(&store, header, args.limit, out),
+        SegmentClass::Cold | SegmentClass::Meta => {
+            let depth = Depth {
+                blocks: args.blocks,
+                entries: args.entries,
+                section: args.section,
+                limit: args.limit,
+            };
+            inspect_piece::inspect(&store, header, depth, &Content::default(), out)
+        }
+    }
+}
+
+fn print_header(name: &str, bytes: u64, header: &SegmentHeader, out: &mut dyn Write) -> Outcome<()> {
+    let what = match header.class {
+        SegmentClass::Hot => "hot segment",
+        SegmentClass::Cold => "cold piece file",
+        SegmentClass::Meta => "meta piece file",
+        SegmentClass::Blob => "blob segment",
+    };
+    writeln!(
+        out,
+        "{name}: {what} {} of database {:032x}, {}, begun by incarnation {}",
+        header.id,
+        header.uuid,
+        size(bytes),
+        header.incarnation
+    )?;
+    Ok(())
+}
+
+fn refuse_options(args: &InspectArgs) -> Outcome<()> {
+    if args.blocks || args.entries || args.section.is_some() || args.from.is_some() {
+        let sentence = format!(
+            "--blocks, --entries, --section and --from are for one file; '{}' is a directory: name a file in it",
+            args.path.display()
+        );
+        return Err(Failure::Usage(sentence));
+    }
+    Ok(())
+}
+
+/// Errors that say that what was looked at is damaged, and not that it could not be looked at.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { .. })
+}

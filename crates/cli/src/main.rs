@@ -1,0 +1,85 @@
+//! pbxt: shows what the files of a database hold, and verifies every checksum in them.
+//!
+//! Why it exists: what only the engine can read cannot be argued about; whoever has to judge a damaged file, a backup or a
+//! surprising size needs to see it without opening the database, which would recover it and so change it.
+//! Format: docs/format.md and what it links to; docs/guide/inspector.md is for users.
+//! Rules: nothing is written. Nothing is decoded here that a lower floor decodes: conversions and printing only. The two
+//! manifest modules are crate segment's own sources, compiled a second time, because its decoder is private to it; the
+//! modules `geometry` and `names` give them the types they expect.
+//! Exit codes: 0 good, 1 something is damaged, 2 it could not be looked at.
+
+mod args;
+mod blob_walk;
+mod directory;
+mod failure;
+mod inspect;
+mod inspect_blob;
+mod inspect_directory;
+mod inspect_hot;
+mod inspect_manifest;
+mod inspect_piece;
+#[path = "../../segment/src/manifest_file.rs"]
+mod manifest_file;
+#[path = "../../segment/src/manifest_record.rs"]
+#[allow(unreachable_pub, reason = "public where they come from")]
+mod manifest_record;
+mod manifests;
+mod piece_content;
+mod report;
+mod text;
+mod verify;
+mod verify_files;
+mod verify_log;
+mod view_disk;
+
+mod geometry {
+    pub(crate) use pbxt_segment::Geometry;
+}
+mod names {
+    pub(crate) use pbxt_segment::SegmentClass;
+}
+
+use args::{Arguments, Command};
+use clap::Parser;
+use failure::{Failure, Outcome};
+use std::io::{BufWriter, Write, stdout};
+use std::process::ExitCode;
+
+const DAMAGED: u8 = 1;
+const CANNOT_RUN: u8 = 2;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut out = BufWriter::new(stdout().lock());
+    let result = run(&arguments.command, &mut out).and_then(|is_good| {
+        out.flush()?;
+        Ok(is_good)
+    });
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(DAMAGED),
+        Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            // What was found before comes first; if it cannot be printed, the failure still can.
+            let _ = out.flush();
+            eprintln!("pbxt: {failure}");
+            match failure {
+                Failure::Storage(error) if inspect::is_damage(&error) => ExitCode::from(DAMAGED),
+                _ => ExitCode::from(CANNOT_RUN),
+            }
+        }
+    }
+}
+
+/// True if nothing that was looked at is damaged.
+fn run(command: &Command, out: &mut dyn Write) -> Outcome<bool> {
+    match command {
+        Command::Inspect(args) => inspect::run(args, out),
+        Command::Verify(args) => verify::run(args, out),
+        Command::Version => {
+            let format = pbxt_base::limits::FORMAT_VERSION;
+            writeln!(out, "pbxt {}, format version {format}", env!("CARGO_PKG_VERSION"))?;
+            Ok(true)
+        }
+    }
+}

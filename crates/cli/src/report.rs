@@ -1,0 +1,81 @@
+//! Report: what `pbxt verify` says while it works: progress, notes, findings.
+//!
+//! Rules: a finding is one line that names file, offset, expected, found and what to do. Whoever writes scripts counts on
+//! lines that begin with `finding`, and on `--quiet` leaving nothing else.
+
+use crate::failure::{Failure, Outcome};
+use pbxt_base::{Error, Result};
+use std::io::Write;
+
+/// See the module.
+pub(crate) struct Report<'o> {
+    out: &'o mut dyn Write,
+    quiet: bool,
+    findings: u64,
+}
+
+impl<'o> Report<'o> {
+    pub(crate) fn new(out: &'o mut dyn Write, quiet: bool) -> Self {
+        Self {
+            out,
+            quiet,
+            findings: 0,
+        }
+    }
+
+    /// Findings so far.
+    pub(crate) fn findings(&self) -> u64 {
+        self.findings
+    }
+
+    /// Something that was looked at, or that one should know.
+    pub(crate) fn progress(&mut self, line: &str) -> Outcome<()> {
+        if !self.quiet {
+            writeln!(self.out, "{line}")?;
+            // Files take seconds; a line is worth most while one waits for the next.
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// A finding in words of our own.
+    pub(crate) fn sentence(&mut self, sentence: &str) -> Outcome<()> {
+        self.findings += 1;
+        writeln!(self.out, "finding: {sentence}")?;
+        Ok(self.out.flush()?)
+    }
+
+    /// A finding as the storage floor words it. What is no finding, but keeps the command from its work, is handed back.
+    pub(crate) fn finding(&mut self, error: Error) -> Outcome<()> {
+        match error {
+            Error::Corrupt { .. }
+            | Error::Io { .. }
+            | Error::WrongVersion { .. }
+            | Error::TooLarge { .. } => self.sentence(&error.to_string()),
+            other => Err(Failure::Storage(other)),
+        }
+    }
+
+    /// A finding for which there is better to do than to restore a backup.
+    pub(crate) fn finding_with(&mut self, error: &Error, what_to_do: &str) -> Outcome<()> {
+        match error {
+            Error::Corrupt {
+                file,
+                offset,
+                expected,
+                found,
+            } => self.sentence(&format!(
+                "'{file}' is damaged at offset {offset}: expected {expected}, found {found}; {what_to_do}"
+            )),
+            other => self.sentence(&other.to_string()),
+        }
+    }
+
+    /// The value, or a finding and nothing.
+    pub(crate) fn take<T>(&mut self, result: Result<T>) -> Outcome<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => self.finding(error).map(|()| None),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Verification of files that are written once: sealed hot segments, piece files, blob segments.
+//!
+//! Rules: F8 a sealed segment has the hash its footer and the manifest say. F14 a piece file counts only as a whole; each
+//! of its blocks is looked at, so that the finding names the block and not the file alone.
+
+use crate::blob_walk::{BlobWalk, Found};
+use crate::failure::Outcome;
+use crate::report::Report;
+use crate::text::{count, size};
+use crate::verify::{Subject, short_name};
+use pbxt_base::{Error, Result, SegmentId};
+use pbxt_io::Disk;
+use pbxt_segment::{PieceFile, Section, SegmentClass, SegmentHeader, SegmentStore};
+
+/// What to do about a piece file without an end, written by a life that was not closed in order.
+pub(crate) const UNFINISHED: &str = "either the server stopped while it wrote the file, or the file is damaged: open the \
+     database once, which removes the files that nothing names, and verify again";
+/// What to do about bytes in a blob segment that belong to no value.
+const NO_VALUE: &str = "harmless if the server stopped while it wrote here, as no row names it then (CHECK TABLE reads every \
+     value that a row names); otherwise restore the file from a backup";
+
+/// Compares every sealed segment with its hash.
+pub(crate) fn sealed(subject: &Subject<'_>, store: &SegmentStore, report: &mut Report<'_>) -> Outcome<()> {
+    let (mut good, mut bytes) = (0_u64, 0_u64);
+    for (place, header) in &subject.sound {
+        if place.0 == SegmentClass::Hot && store.sealed(place.0, place.1).is_some() {
+            let verified = store.verify_sealed(place.0, place.1);
+            if !has_gone(subject, header)? && report.take(verified)?.is_some() {
+                good += 1;
+                bytes += header.segment_bytes;
+            }
+        }
+    }
+    report.progress(&format!(
+        "{}, {}: hashes good",
+        count(good, "sealed hot segment"),
+        size(bytes)
+    ))
+}
+
+/// Reads every block of every piece file.
+pub(crate) fn pieces(subject: &Subject<'_>, store: &SegmentStore, report: &mut Report<'_>) -> Outcome<()> {
+    let is_piece = |header: &&SegmentHeader| matches!(header.class, SegmentClass::Cold | SegmentClass::Meta);
+    for header in subject.sound.values().filter(is_piece) {
+        let name = short_name((header.class, header.id));
+        let opened = PieceFile::open(store, header.class, header.id);
+        if has_gone(subject, header)? {
+            continue;
+        }
+        match opened {
+            Ok(file) => {
+                let before = report.findings();
+                blocks(&file, report)?;
+                if report.findings() == before {
+                    let blocks: usize = file.sections().iter().map(Section::block_count).sum();
+                    let (blocks, bytes) = (count(blocks as u64, "block"), size(file.file_bytes()));
+                    report.progress(&format!("{name}: {blocks}, {bytes}: good"))?;
+                }
+            }
+            Err(_) if subject.live && is_of_this_life(subject, header) => {
+                report.progress(&format!("{name}: being written, left out"))?;
+            }
+            Err(error) if may_be_unfinished(subject, header) => report.finding_with(&error, UNFINISHED)?,
+            Err(error) => report.finding(error)?,
+        }
+    }
+    Ok(())
+}
+
+/// Every block by itself if the file as a whole is not good.
+fn blocks(file: &PieceFile, report: &mut Report<'_>) -> Outcome<()> {
+    let Err(whole) = file.verify() else {
+        return Ok(());
+    };
+    let (before, mut raw) = (report.findings(), Vec::new());
+    for (number, section) in file.sections().iter().enumerate() {
+        for block in 0..section.block_count() {
+            report.take(file.read_block(number as u32, block, &mut raw))?;
+        }
+    }
+    if report.findings() == before {
+        report.finding(whole)?;
+    }
+    Ok(())
+}
+
+/// Reads every frame of every large value.
+pub(crate) fn blobs(subject: &Subject<'_>, store: &SegmentStore, report: &mut Report<'_>) -> Outcome<()> {
+    for header in subject
+        .sound
+        .values()
+        .filter(|header| header.class == SegmentClass::Blob)
+    {
+        let name = short_name((header.class, header.id));
+        if subject.live && is_of_this_life(subject, header) {
+            report.progress(&format!("{name}: being written, left out"))?;
+            continue;
+        }
+        let walked = values(store, header.id, report)?;
+        if has_gone(subject, header)? {
+            continue;
+        }
+        if let Some((values, bytes)) = report.take(walked)? {
+            report.progress(&format!(
+                "{name}: {}, {} read",
+                count(values, "value"),
+                size(bytes)
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// Number and bytes of the values that are good. Damage is reported, failures of the medium are handed back.
+fn values(store: &SegmentStore, id: SegmentId, report: &mut Report<'_>) -> Outcome<Result<(u64, u64)>> {
+    let file = match store.file(SegmentClass::Blob, id) {
+        Ok(file) => file,
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut walk = match BlobWalk::new(&*file, id) {
+        Ok(walk) => walk,
+        Err(error) => return Ok(Err(error)),
+    };
+    let (mut values, mut total) = (0, 0);
+    loop {
+        match walk.next_found() {
+            Ok(None) => return Ok(Ok((values, total))),
+            Ok(Some(Found::Value { bytes, .. })) => {
+                values += 1;
+                total += bytes;
+            }
+            Ok(Some(Found::Hole { .. })) => {}
+            Ok(Some(Found::Damaged { offset, bytes, value })) => {
+                let expected = match value {
+                    Some(value) => format!("a frame of the value at {value} with its checksum"),
+                    None => "a value with its checksum".into(),
+                };
+                let damage = Error::Corrupt {
+                    file: file.name().to_owned(),
+                    offset,
+                    expected,
+                    found: format!("{bytes} other bytes"),
+                };
+                report.finding_with(&damage, NO_VALUE)?;
+            }
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+}
+
+/// True if the life that wrote the file may have ended while it wrote.
+fn may_be_unfinished(subject: &Subject<'_>, header: &SegmentHeader) -> bool {
+    is_of_this_life(subject, header) && subject.facts.is_some_and(|facts| facts.closed.is_none())
+}
+
+/// True if the last opening of the database wrote the file.
+fn is_of_this_life(subject: &Subject<'_>, header: &SegmentHeader) -> bool {
+    subject
+        .facts
+        .is_none_or(|facts| header.incarnation >= facts.incarnation)
+}
+
+/// A running database removes files while they are being read here.
+fn has_gone(subject: &Subject<'_>, header: &SegmentHeader) -> Outcome<bool> {
+    let name = short_name((header.class, header.id));
+    Ok(subject.live && !subject.directory.disk.exists(&name)?)
+}
