@@ -22,6 +22,7 @@ use crate::row_writer::RowWriter;
 use crate::table::Table;
 use pbxt_base::{CommitTs, Lsn, RowId, SegmentId, stop_point};
 use pbxt_rowmap::{LEAF_WORDS_LOG2, MapWord};
+use pbxt_segment::SegmentClass;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ impl Database {
         self.poison.check()?;
         let horizon = self.txns.horizon();
         let mut batch = CompactBatch::default();
-        for segment in compactor.due(self, horizon) {
+        for segment in compactor.due(self, horizon)? {
             batch.read(self, segment, horizon)?;
         }
         if batch.keepers.is_empty() {
@@ -95,7 +96,7 @@ impl Database {
         }
         self.upkeep.counters.compacted(&batch, homed.len());
         compactor.segments.extend(std::mem::take(&mut batch.keepers));
-        compactor.raise_floor(self);
+        compactor.raise_floor(self)?;
         Ok(Progress::Worked)
     }
 
@@ -261,20 +262,28 @@ fn clear_words(batch: &CompactBatch, homed: &[Homed]) {
 }
 
 impl Compactor {
+    /// True if a step would read a segment.
+    pub(crate) fn is_due(&self, db: &Database) -> Result<bool> {
+        for segment in self.due(db, db.txns.horizon())? {
+            if db.log.scan_finished(segment)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Segments to read next, oldest first.
-    fn due(&self, db: &Database, horizon: CommitTs) -> Vec<SegmentId> {
-        let segment_bytes = db.store.geometry().hot_segment_bytes;
-        let count = (STEP_BYTES / segment_bytes).clamp(1, STEP_SEGMENTS);
-        let first = (db.log_floor().raw() / segment_bytes) as u32;
-        let last = (db.log.durable().raw() / segment_bytes) as u32;
-        (first..=last)
-            .map(SegmentId::new)
-            .filter(|segment| match self.segments.get(segment) {
-                Some(keeper) => !keeper.is_free() && keeper.is_worth_a_look(db, horizon),
-                None => true,
-            })
+    fn due(&self, db: &Database, horizon: CommitTs) -> Result<Vec<SegmentId>> {
+        let count = (STEP_BYTES / db.store.geometry().hot_segment_bytes).clamp(1, STEP_SEGMENTS);
+        let is_due = |segment: &SegmentId| match self.segments.get(segment) {
+            Some(keeper) => !keeper.is_free() && keeper.is_worth_a_look(db, horizon),
+            None => true,
+        };
+        Ok(segments_from_floor(db)?
+            .into_iter()
+            .filter(is_due)
             .take(count as usize)
-            .collect()
+            .collect())
     }
 
     /// True if the version at `lsn`, which is settled, was homed by an earlier step: a segment is free only if all settled
@@ -284,17 +293,24 @@ impl Compactor {
         lsn < db.log_floor() || self.segments.get(&segment).is_some_and(Keeper::is_free)
     }
 
-    fn raise_floor(&mut self, db: &Database) {
+    fn raise_floor(&mut self, db: &Database) -> Result<()> {
+        let is_needed = |segment: &SegmentId| !self.segments.get(segment).is_some_and(Keeper::is_free);
+        let Some(first) = segments_from_floor(db)?.into_iter().find(is_needed) else {
+            return Ok(());
+        };
+        self.segments = self.segments.split_off(&first);
         let segment_bytes = db.store.geometry().hot_segment_bytes;
-        let mut floor = (db.log_floor().raw() / segment_bytes) as u32;
-        while self
-            .segments
-            .get(&SegmentId::new(floor))
-            .is_some_and(Keeper::is_free)
-        {
-            floor += 1;
-        }
-        self.segments = self.segments.split_off(&SegmentId::new(floor));
-        db.upkeep.raise_floor(u64::from(floor) * segment_bytes);
+        db.upkeep.raise_floor(u64::from(first.raw()) * segment_bytes);
+        Ok(())
     }
+}
+
+/// The segments of the log from the floor on, up to the one that is being written.
+fn segments_from_floor(db: &Database) -> Result<Vec<SegmentId>> {
+    let segment_bytes = db.store.geometry().hot_segment_bytes;
+    let first = (db.log_floor().raw() / segment_bytes) as u32;
+    let last = (db.log.tail().raw() / segment_bytes) as u32;
+    let mut segments = db.store.list(SegmentClass::Hot)?;
+    segments.retain(|segment| (first..=last).contains(&segment.raw()));
+    Ok(segments)
 }

@@ -4,14 +4,13 @@
 //! can be met. Nobody keeps a list of those; they go when the log begins later and runs are rebuilt.
 //! Rules: S23 a transaction that had ended when the log's end was at `tail` is forgotten when the log starts at or beyond it,
 //! a checkpoint has begun at or beyond it (no tree has an event of it), and no run has a stamp in whose range it lies.
-//! Latches and I/O: none held; the list is read under the transaction table's latch.
+//! Latches and I/O: its own, for a look at the names of all runs; no I/O.
 //! After a crash: the image lists what was not forgotten when it was made.
 
 use crate::database::Database;
 use crate::error::Result;
 use crate::pacing::Progress;
 use pbxt_base::{Lsn, TxnId};
-use pbxt_txn::EndedAs;
 
 /// Transactions to be forgotten.
 #[derive(Debug, Default)]
@@ -68,12 +67,8 @@ impl Database {
 impl Forgetter {
     fn note(&mut self, db: &Database) {
         // The list first: who ends later is not in it, and whoever is in it wrote below this end.
-        let image = db.txns.image();
-        let ended = image
-            .exceptions
-            .iter()
-            .filter(|txn| matches!(txn.ended, EndedAs::Aborted | EndedAs::Committed(_)));
-        self.noted = ended.map(|txn| txn.id).collect();
+        let ended = db.txns.exceptions_below(db.txns.next_id());
+        self.noted = ended.into_iter().map(|(txn, _)| txn).collect();
         self.tail = db.log.tail();
     }
 }

@@ -143,10 +143,15 @@ impl Database {
                 _ => Vec::new(),
             };
             job.install(&pieces);
+            self.upkeep.counters.merged(job.choice.bytes(), bytes_of(&pieces));
         }
         drop(flight);
         Ok(())
     }
+}
+
+fn bytes_of(pieces: &[Arc<RunPiece>]) -> u64 {
+    pieces.iter().map(|piece| piece.stored_bytes()).sum()
 }
 
 /// Finishes a file with sections; one without any is removed.
@@ -159,6 +164,24 @@ fn finish(writer: PieceWriter, has_sections: bool) -> Result<Option<SegmentId>> 
 }
 
 impl IndexMerger {
+    /// True if there is a merge to do or to go on with, or parts that nobody has looked at.
+    pub(crate) fn is_due(&self, db: &Database) -> bool {
+        let horizon = db.txns.horizon();
+        let is_due = |index: &Index| {
+            let parts = index.parts();
+            let known = self.quiet.get(&index.def.id);
+            let is_quiet = known.is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
+            if is_quiet || parts.runs.is_empty() {
+                return false;
+            }
+            // An unsettled tag keeps a merge waiting that is not due.
+            parts.runs.iter().all(|run| run.tag.is_none())
+                || move_down(&parts.runs).is_some()
+                || plan_index(&parts.runs, |run| is_settled_run(db, run, horizon)).is_some()
+        };
+        self.large.is_some() || db.catalog.tables().iter().any(|table| table.indexes.iter().any(is_due))
+    }
+
     fn find_jobs(&mut self, db: &Database) -> (Vec<IndexJob>, bool) {
         let horizon = db.txns.horizon();
         let mut jobs: Vec<IndexJob> = Vec::new();
@@ -348,6 +371,8 @@ impl LargeJob {
                 self.end_file(db)?;
                 stop_point!("merge.before_install");
                 self.job.install(&self.done);
+                let counters = &db.upkeep.counters;
+                counters.merged(self.job.choice.bytes(), bytes_of(&self.done));
                 return Ok(false);
             }
             self.cuts_passed += 1;

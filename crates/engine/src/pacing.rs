@@ -48,6 +48,8 @@ pub(crate) struct Upkeep {
     /// See `Database::log_floor`.
     floor: AtomicU64,
     turn: AtomicU64,
+    /// The thread is between two steps of which the first did something.
+    is_busy: AtomicBool,
     stopping: AtomicBool,
     worker: Mutex<Option<Worker>>,
 }
@@ -59,9 +61,9 @@ pub struct UpkeepCounters {
     pub segments_compacted: Counter,
     /// Rows homed or found to need no place.
     pub rows_homed: Counter,
-    /// Bytes of row pieces read by merges.
+    /// Bytes of pieces that merges read.
     pub merge_bytes_read: Counter,
-    /// Bytes of row pieces written by merges.
+    /// Bytes of pieces that merges wrote and installed.
     pub merge_bytes_written: Counter,
     /// Steps that a full disk ended.
     pub steps_without_space: Counter,
@@ -73,7 +75,7 @@ impl UpkeepCounters {
         self.rows_homed.add(rows as u64);
     }
 
-    pub(crate) fn merged_rows(&self, read: u64, written: u64) {
+    pub(crate) fn merged(&self, read: u64, written: u64) {
         self.merge_bytes_read.add(read);
         self.merge_bytes_written.add(written);
     }
@@ -140,6 +142,34 @@ impl Database {
         Ok(Progress::Idle)
     }
 
+    /// Kinds of background work that are running, or that will be done without anything else happening; 0 when background
+    /// work is over. What waits for a checkpoint that is not due, or for a transaction to end, does not count. A poisoned
+    /// database has nothing to do. Counting may open a segment of the log.
+    pub fn background_jobs(&self) -> Result<u64> {
+        if self.poison.check().is_err() {
+            return Ok(0);
+        }
+        let upkeep = &self.upkeep;
+        let compacts = match upkeep.compactor.try_lock() {
+            Some(compactor) => compactor.is_due(self)?,
+            None => true,
+        };
+        let merges_rows = upkeep.rows.try_lock().is_none_or(|rows| rows.is_due(self));
+        let merges_indexes = upkeep
+            .indexes
+            .try_lock()
+            .is_none_or(|indexes| indexes.is_due(self));
+        let jobs = [
+            self.checkpoint_is_coming(),
+            self.settle_tags_due(),
+            compacts,
+            merges_rows,
+            merges_indexes,
+        ];
+        let count = jobs.iter().filter(|is_due| **is_due).count() as u64;
+        Ok(count.max(u64::from(upkeep.is_busy.load(Ordering::Relaxed))))
+    }
+
     /// Starts the thread that takes these steps.
     pub(crate) fn start_upkeep(self: &Arc<Self>) -> Result<()> {
         let weak = Arc::downgrade(self);
@@ -151,7 +181,10 @@ impl Database {
             tail = now;
             let is_idle = looks >= IDLE_LOOKS;
             // A failure of the disk has poisoned the database, which says so; damage is found again by whoever reads it.
-            while !db.upkeep.is_stopping() && matches!(db.upkeep_step(is_idle), Ok(Progress::Worked)) {}
+            while !db.upkeep.is_stopping() && matches!(db.upkeep_step(is_idle), Ok(Progress::Worked)) {
+                db.upkeep.is_busy.store(true, Ordering::Relaxed);
+            }
+            db.upkeep.is_busy.store(false, Ordering::Relaxed);
         };
         let worker = Worker::spawn("pbxt-upkeep", Arc::clone(&self.poison), PAUSE, step);
         let failed = |source| StorageError::Io {

@@ -61,7 +61,7 @@ impl Database {
         stop_point!("merge.after_install");
         self.upkeep
             .counters
-            .merged_rows(jobs_bytes(&jobs), written_bytes(&written));
+            .merged(jobs_bytes(&jobs), written_bytes(&written));
         Ok(Progress::Worked)
     }
 
@@ -112,6 +112,17 @@ impl Database {
 }
 
 impl RowMerger {
+    /// True if there is a merge to do, or a shape that nobody has looked at.
+    pub(crate) fn is_due(&self, db: &Database) -> bool {
+        let sparse = db.sparse_files();
+        db.catalog.tables().iter().any(|table| {
+            let shape = table.base.shape();
+            let known = self.quiet.get(&table.id);
+            let is_quiet = known.is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&shape));
+            !shape.runs.is_empty() && (!is_quiet || plan(&shape, &sparse).is_some())
+        })
+    }
+
     /// Jobs for one step, and whether pieces were moved down meanwhile.
     fn find_jobs(&mut self, db: &Database) -> (Vec<MergeJob>, bool) {
         let mut jobs = Vec::new();

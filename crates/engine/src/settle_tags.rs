@@ -40,6 +40,28 @@ impl Database {
         Ok(progress)
     }
 
+    /// True if a step would change something.
+    pub(crate) fn settle_tags_due(&self) -> bool {
+        let horizon = self.txns.horizon();
+        let guard = crossbeam_epoch::pin();
+        let is_dead = |(txn, lsn)| {
+            lsn < self.checkpoint_start() && standing_of(self, txn, lsn, horizon, &guard) == Standing::Dead
+        };
+        let has_ended = |run: &Arc<RowRun>| {
+            matches!(
+                self.standing_of_run(run, horizon),
+                Standing::Settled | Standing::Dead
+            )
+        };
+        self.catalog.tables().iter().any(|table| {
+            table.base.shape().runs.iter().any(has_ended)
+                || table
+                    .indexes
+                    .iter()
+                    .any(|index| index.parts().runs.iter().any(|run| run.tag.is_some_and(is_dead)))
+        })
+    }
+
     fn standing_of_run(&self, run: &RowRun, horizon: CommitTs) -> Standing {
         // Rule D23: the log's tail may name it again.
         if !run.is_tagged() || run.stamp.lsn >= self.checkpoint_start() {

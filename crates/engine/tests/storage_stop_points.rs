@@ -1,0 +1,105 @@
+//! Readers and writers that stand between two steps while rows move. Needs feature `stop-points`.
+
+#![allow(clippy::unwrap_used, reason = "a panic in a helper is how the test fails")]
+#![cfg(feature = "stop-points")]
+
+#[path = "common/hold.rs"]
+mod hold;
+#[path = "common/store.rs"]
+mod store;
+
+use hold::{hold_at, turn};
+use pbxt::Progress;
+use pbxt_sim::client::Client;
+use pbxt_sim::table::{PlayRow, PlayTable};
+use std::sync::Arc;
+use store::Store;
+
+#[test]
+fn a_reader_between_word_and_shape_finds_the_row_wherever_it_went() {
+    let turn = turn();
+    let mut store = Store::new();
+    store.insert(0..50);
+    store.fill();
+    let (db, table) = (
+        Arc::clone(&store.db),
+        PlayTable::open(&store.db, "t").expect("the table"),
+    );
+    let reader = hold_at(&turn, "read.after_word", move || {
+        let mut client = Client::new(&db, 7);
+        client.scan(&table).expect("read").len()
+    });
+    store.compact();
+    store.merge();
+    assert_eq!(reader.release(), 50, "B2: the shape was taken after the word");
+    store.shows(0..50);
+}
+
+#[test]
+fn a_reader_that_is_about_to_take_the_shape_takes_the_newest() {
+    let turn = turn();
+    let mut store = Store::new();
+    store.insert(0..50);
+    store.fill();
+    store.compact();
+    let (db, table) = (
+        Arc::clone(&store.db),
+        PlayTable::open(&store.db, "t").expect("the table"),
+    );
+    let row = pbxt_base::RowId::new(10);
+    let reader = hold_at(&turn, "read.before_shape", move || {
+        let mut client = Client::new(&db, 7);
+        let found = client.update(&table, row, PlayRow::clone).expect("read");
+        found.map(|(old, _)| old.id)
+    });
+    store.insert(50..60);
+    store.fill();
+    store.compact();
+    store.merge();
+    assert_eq!(reader.release(), Some(9));
+    store.shows(0..60);
+}
+
+#[test]
+fn an_update_between_install_and_clear_keeps_its_word() {
+    let turn = turn();
+    let mut store = Store::new();
+    store.insert(0..50);
+    store.fill();
+    let row = pbxt_base::RowId::new(10);
+    let db = Arc::clone(&store.db);
+    let compactor = hold_at(&turn, "compact.after_install", move || {
+        db.housekeeping_step();
+        db.compact_step().expect("compacted")
+    });
+    let mut writer = Client::new(&store.db, 2);
+    let change = |old: &PlayRow| PlayRow {
+        group: Some(77),
+        ..old.clone()
+    };
+    writer
+        .update(&store.table, row, change)
+        .expect("updated")
+        .expect("there");
+    assert_eq!(compactor.release(), Progress::Worked);
+    assert_ne!(
+        store.table.table.map.load(row).raw(),
+        0,
+        "S3: the row changed, its word stays"
+    );
+    store.compact();
+    let group_of = |client: &mut Client, table: &PlayTable| {
+        let rows = client.scan(table).expect("read");
+        client.session.commit().expect("nothing to commit");
+        rows.iter()
+            .find(|(id, _)| *id == row)
+            .and_then(|(_, row)| row.group)
+    };
+    assert_eq!(group_of(&mut store.client, &store.table), None);
+    writer.session.commit().expect("committed");
+    assert_eq!(group_of(&mut store.client, &store.table), Some(77));
+    store.fill();
+    store.compact();
+    assert_eq!(group_of(&mut store.client, &store.table), Some(77));
+    store.shows(0..50);
+}
