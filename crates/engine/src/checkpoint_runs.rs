@@ -2,7 +2,7 @@
 //!
 //! Why it exists: entries leave memory here. Thousands of small indexes must not make thousands of files, and one of ten
 //! million entries must not be written twice, so the small ones share files and the large ones have their own.
-//! Rules: X19 what decides nothing any more is left out. X18 an event lies in one part: one of an operation that began before
+//! Rules: X35 what decides nothing any more is left out. X34 an event lies in one part: one of an operation that began before
 //! the checkpoint's LSN and logged behind it moves to the active tree, as the log's tail will bring it there. B5, B6.
 //! Latches and I/O: writes meta files; a table's shape latch for the exchange alone.
 //! After a crash: runs that no image names are orphans; the tail and the image before have their entries.

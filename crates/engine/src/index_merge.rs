@@ -4,7 +4,7 @@
 //! is installed when it is whole; until then readers go on with its inputs, which never change.
 //! States of a job: planned -> stretches written -> installed; dropped at any time, with its files.
 //! Rules: S17 to S19 (index_merge_plan.rs), S20 all events of a job are judged by one horizon, taken when it began: a run that
-//! could take no part then cannot count as settled later. X19 says what a merge drops.
+//! could take no part then cannot count as settled later. X35 says what a merge drops.
 //! Latches and I/O: the merge latch, held for a step: reads and writes meta files; the shape latch for an exchange.
 //! After a crash: files of unfinished jobs are removed at open.
 

@@ -135,6 +135,8 @@ impl Session {
             RowKind::Delete
         };
         let db = Arc::clone(&self.db);
+        // Rule B8: a change between judging a word that says BASE and swapping it must not be homed before the swap.
+        let _horizon = self.work.snapshot.is_none().then(|| db.txns.open_snapshot());
         let mut turn = Turn::none(&db.waits);
         loop {
             let Some(beneath) = self.find_beneath(table, row, version, &mut turn)? else {
