@@ -11,6 +11,7 @@ use crate::catalog::Catalog;
 use crate::counters::Counters;
 use crate::error::Result;
 use crate::guards::OperationGuards;
+use crate::held_rows::adopt_held;
 use crate::maintenance::Maintenance;
 use crate::pacing::Upkeep;
 use crate::pieces::PiecesInFlight;
@@ -160,6 +161,7 @@ impl Database {
             horizon: AtomicU64::new(found.txns.last_ts.raw()),
             housekeeper: Mutex::new(None),
         });
+        adopt_held(&db, found.held)?;
         recovery::adopt_prepared(&db, found.prepared);
         let quiet_at = (found.records == 0).then(|| db.log.tail());
         db.maintenance.note_opened(found.start, quiet_at);

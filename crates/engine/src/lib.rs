@@ -33,6 +33,7 @@ mod fates;
 mod fetch_ahead;
 mod forget;
 mod guards;
+mod held_rows;
 mod homing;
 pub mod host;
 mod image;

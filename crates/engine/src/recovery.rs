@@ -15,6 +15,7 @@ use crate::catalog::{Catalog, CatalogOp};
 use crate::database::Database;
 use crate::error::Result;
 use crate::fates::{Fate, Fates};
+use crate::held_rows::HeldRow;
 use crate::image::{ImageHead, PreparedImage};
 use crate::recovery_image::{ImageFacts, OpenImage, Pieces};
 use crate::recovery_index::IndexRebuilder;
@@ -48,6 +49,8 @@ pub(crate) struct Found {
     pub start: Option<Lsn>,
     /// LSNs of records of loads in the tail.
     pub loads: Vec<Lsn>,
+    /// Versions of prepared transactions in the tail, not linked yet (rule S24).
+    pub held: Vec<HeldRow>,
 }
 
 /// Pieces of one run that a load named in the tail.
@@ -250,7 +253,7 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore) -> Result<F
     };
     pass.finish_catalog(&catalog);
     pieces.add_loads(&catalog, &pass.loads, &pass.fates)?;
-    let tail_rows = read_rows(store, blobs, &pass, &catalog, &end, has_image)?;
+    let mut tail_rows = read_rows(store, blobs, &pass, &catalog, &end, has_image)?;
     pieces.remove_orphans(checkpoint.map(|checkpoint| checkpoint.image))?;
     let txns = pass.image(&tail_rows.traces);
     let mut prepared: Vec<PreparedImage> = std::mem::take(&mut pass.prepared).into_values().collect();
@@ -268,6 +271,7 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore) -> Result<F
         records: pass.records,
         start: has_image.then_some(start),
         loads: pass.loads.iter().map(|load| load.lsn).collect(),
+        held: std::mem::take(&mut tail_rows.held),
     })
 }
 
@@ -278,6 +282,8 @@ struct TailRows {
     traces: BTreeSet<TxnId>,
     /// Versions by prepared transactions.
     prepared: HashMap<TxnId, u64>,
+    /// Their rows.
+    held: Vec<HeldRow>,
 }
 
 /// Passes B1 and B2.
@@ -301,6 +307,7 @@ fn read_rows(
         })?;
         let mut all = learned.lock();
         all.traces.append(&mut here.traces);
+        all.held.append(&mut here.held);
         for (txn, rows) in here.prepared {
             *all.prepared.entry(txn).or_default() += rows;
         }
@@ -365,6 +372,13 @@ fn link_version(fates: &Fates, table: Option<&Table>, row: &RowRef<'_>, lsn: Lsn
     }
     if fates.is_prepared(row.txn()) {
         *learned.prepared.entry(row.txn()).or_default() += 1;
+        learned.held.extend(table.map(|table| HeldRow {
+            table: table.id,
+            row: row.row(),
+            lsn,
+            is_tombstone: row.is_tombstone(),
+        }));
+        return;
     }
     if let Some(table) = table {
         link(table, row.row(), row.is_tombstone(), lsn);

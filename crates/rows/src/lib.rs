@@ -66,6 +66,6 @@ pub use host_field::HostRecord;
 pub use key_maker::KeyMaker;
 pub use key_spec::{KeyEncoding, KeyPart, KeySpec, WeightScheme};
 pub use payload_key::PayloadKeyMaker;
-pub use row_view::{RowBuilder, RowView, Value};
+pub use row_view::{RowBuilder, RowView, Value, names_external};
 pub use schema::{Column, ColumnKind, Schema};
 pub use weights::{NoWeigher, Weigher};
