@@ -7,7 +7,7 @@ pub const LOG_ALIGN: usize = 8;
 /// Bytes a disk writes as a whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
 /// Default bytes of a hot segment.
-pub const HOT_SEGMENT_BYTES: u64 = 64 << 20;
+pub const HOT_SEGMENT_BYTES: u64 = 32 << 20;
 /// Default bytes of a chunk: the unit of log buffering; no record and no batch crosses one.
 pub const CHUNK_BYTES: u64 = 256 << 10;
 /// Values of this size and more leave the row for a blob segment.
