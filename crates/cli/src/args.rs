@@ -39,7 +39,7 @@ pub(crate) enum Command {
 /// it (incarnation), its state and its content. States of hot and blob segments: sealed, begun
 /// (the manifest vouches for them), prepared (set aside, empty), not needed (below the start of
 /// the log), orphan (no word in the manifest). States of piece files: image (of the newest
-/// checkpoint), kept (an opening found that a checkpoint or the log names them), new (written
+/// checkpoint), named or orphan (with --open), kept (an opening found that a checkpoint or the log names them), new (written
 /// by the last opening; named or not yet).
 ///
 /// A file is told by its first bytes, so a copy under any name is read too. Hot segment: its
@@ -55,6 +55,7 @@ pub(crate) enum Command {
     after_help = "\
 Examples:
   pbxt inspect data                                       all files of the database in 'data'
+  pbxt inspect data --open                                all tables, and which piece files count
   pbxt inspect data/pbxt.manifest.a                       the manifest: what exists, and since when
   pbxt inspect data/hot-00000003.seg --from 201330688     log records from this LSN on
   pbxt inspect data/meta-00000007.seg --blocks            a run of index entries, block by block
@@ -75,6 +76,10 @@ pub(crate) struct InspectArgs {
     /// Piece file: print the entries of an index, or the rows of a table
     #[arg(long)]
     pub(crate) entries: bool,
+    /// Directory: open the database too, in memory, and list its tables. Files that nothing names
+    /// are told from those that are named, which only recovery knows. Nothing is written
+    #[arg(long)]
+    pub(crate) open: bool,
     /// Piece file: only the section of this number
     #[arg(long, value_name = "N")]
     pub(crate) section: Option<u32>,
@@ -99,6 +104,7 @@ pub(crate) struct InspectArgs {
     after_help = "\
 Examples:
   pbxt verify '/var/lib/mysql/#pbxt'            after the server was stopped
+  pbxt verify --open backup                     and every row, index entry and large value
   pbxt verify --live '/var/lib/mysql/#pbxt'     beside a running server
   pbxt verify --quiet backup && echo good       findings only"
 )]
@@ -108,6 +114,10 @@ pub(crate) struct VerifyArgs {
     /// Beside a running server: only files that never change any more
     #[arg(long)]
     pub(crate) live: bool,
+    /// Open the database too, in memory, and check every table as CHECK TABLE does: rows, indexes
+    /// and large values against each other. Nothing is written
+    #[arg(long, conflicts_with = "live")]
+    pub(crate) open: bool,
     /// Print findings only, no progress
     #[arg(long)]
     pub(crate) quiet: bool,

@@ -14,6 +14,9 @@ pub(crate) enum Failure {
     /// The storage floor's word on a file.
     #[error(transparent)]
     Storage(#[from] pbxt_base::Error),
+    /// The engine's word on a database.
+    #[error(transparent)]
+    Engine(#[from] pbxt::Error),
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),

@@ -10,7 +10,7 @@ use crate::inspect_piece::Depth;
 use crate::manifests::NAMES;
 use crate::piece_content::Content;
 use crate::text::size;
-use crate::{inspect_blob, inspect_directory, inspect_hot, inspect_manifest, inspect_piece};
+use crate::{inspect_blob, inspect_directory, inspect_hot, inspect_manifest, inspect_piece, opened};
 use pbxt_base::Error;
 use pbxt_io::{Disk, OsDisk};
 use pbxt_segment::{SEGMENT_HEADER_BYTES, SegmentClass, SegmentHeader};
@@ -22,7 +22,8 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Outcome<bool> {
     let path = &args.path;
     if path.is_dir() {
         refuse_options(args)?;
-        return inspect_directory::inspect(&Directory::open(path, Lock::Free)?, out);
+        let lock = if args.open { Lock::Held } else { Lock::Free };
+        return inspect_directory::inspect(&Directory::open(path, lock)?, args.open, out);
     }
     let (parent, name) = split(path)?;
     if NAMES.contains(&name.as_str()) {
@@ -68,7 +69,27 @@ fn segment(path: &Path, header: &SegmentHeader, args: &InspectArgs, out: &mut dy
                 section: args.section,
                 limit: args.limit,
             };
-            inspect_piece::inspect(&store, header, depth, &Content::default(), out)
+            let content = content_for(path, header, args, out)?;
+            inspect_piece::inspect(&store, header, depth, &content, out)
+        }
+    }
+}
+
+/// What the entries of a file are read with: names and columns of tables, for rows.
+fn content_for(
+    path: &Path,
+    header: &SegmentHeader,
+    args: &InspectArgs,
+    out: &mut dyn Write,
+) -> Outcome<Content> {
+    if !args.entries || header.class != SegmentClass::Cold {
+        return Ok(Content::default());
+    }
+    match opened::content_beside(&split(path)?.0, header.uuid) {
+        Ok(content) => Ok(content),
+        Err(why) => {
+            writeln!(out, "  the columns of its tables are not known: {why}")?;
+            Ok(Content::default())
         }
     }
 }

@@ -6,22 +6,30 @@ use crate::directory::{Directory, Head, Place};
 use crate::failure::Outcome;
 use crate::manifest_file::Facts;
 use crate::manifests::{ManifestFile, NAMES};
+use crate::opened::{self, Opened};
 use crate::piece_content::name_of;
 use crate::text::size;
 use pbxt_base::{Error, Result};
 use pbxt_io::Disk;
 use pbxt_segment::{PieceFile, SegmentClass, SegmentHeader, SegmentStore, segment_name};
+use std::collections::BTreeSet;
 use std::io::Write;
 
 /// Sections of a piece file that a line names.
 const SECTIONS_SHOWN: usize = 4;
 
 /// Prints the table. True if nothing that was looked at is damaged; `pbxt verify` looks at more.
-pub(crate) fn inspect(directory: &Directory, out: &mut dyn Write) -> Outcome<bool> {
+pub(crate) fn inspect(directory: &Directory, open: bool, out: &mut dyn Write) -> Outcome<bool> {
     if let Some(user) = &directory.user {
         writeln!(out, "note: {user}; what is being written may look unfinished")?;
     }
     let facts = directory.manifests.facts();
+    let opened = if open {
+        Some(opened::for_table(directory)?)
+    } else {
+        None
+    };
+    let orphans = opened.as_ref().map(Opened::orphans);
     print_database(directory, facts, out)?;
     writeln!(
         out,
@@ -30,7 +38,7 @@ pub(crate) fn inspect(directory: &Directory, out: &mut dyn Write) -> Outcome<boo
     )?;
     let mut is_good = print_manifests(directory, out)?;
     for place in &directory.places {
-        let (line, good) = describe(directory, *place, facts)?;
+        let (line, good) = describe(directory, *place, facts, orphans.as_ref())?;
         is_good &= good;
         writeln!(out, "{line}")?;
     }
@@ -48,6 +56,9 @@ pub(crate) fn inspect(directory: &Directory, out: &mut dyn Write) -> Outcome<boo
                 "-"
             )?;
         }
+    }
+    if let Some(opened) = opened {
+        opened.print_tables(out)?;
     }
     Ok(is_good)
 }
@@ -121,7 +132,12 @@ fn print_manifests(directory: &Directory, out: &mut dyn Write) -> Outcome<bool> 
 }
 
 /// The line of a segment file, and whether what was looked at is good.
-fn describe(directory: &Directory, place: Place, facts: Option<&Facts>) -> Result<(String, bool)> {
+fn describe(
+    directory: &Directory,
+    place: Place,
+    facts: Option<&Facts>,
+    orphans: Option<&BTreeSet<Place>>,
+) -> Result<(String, bool)> {
     let name = segment_name(place.0, place.1);
     let Some(bytes) = directory.bytes(place)? else {
         return Ok((
@@ -143,7 +159,7 @@ fn describe(directory: &Directory, place: Place, facts: Option<&Facts>) -> Resul
             true,
         ),
         Head::Begun(header) => {
-            let state = state_of(place, &header, facts);
+            let state = state_of(place, &header, facts, orphans);
             let (content, good) = content_of(directory, &header, facts)?;
             let incarnation = header.incarnation;
             (
@@ -155,7 +171,12 @@ fn describe(directory: &Directory, place: Place, facts: Option<&Facts>) -> Resul
 }
 
 /// What the manifest makes of a file.
-fn state_of(place: Place, header: &SegmentHeader, facts: Option<&Facts>) -> &'static str {
+fn state_of(
+    place: Place,
+    header: &SegmentHeader,
+    facts: Option<&Facts>,
+    orphans: Option<&BTreeSet<Place>>,
+) -> &'static str {
     let Some(facts) = facts else { return "unknown" };
     let is_image = facts
         .checkpoint
@@ -163,6 +184,12 @@ fn state_of(place: Place, header: &SegmentHeader, facts: Option<&Facts>) -> &'st
     match place.0 {
         SegmentClass::Hot if facts.first_hot().is_some_and(|first| place.1 < first) => "not needed",
         SegmentClass::Meta if is_image => "image",
+        SegmentClass::Cold | SegmentClass::Meta
+            if orphans.is_some_and(|orphans| orphans.contains(&place)) =>
+        {
+            "orphan"
+        }
+        SegmentClass::Cold | SegmentClass::Meta if orphans.is_some() => "named",
         // Openings remove what neither the checkpoint nor the log's tail names.
         SegmentClass::Cold | SegmentClass::Meta if header.incarnation < facts.incarnation => "kept",
         SegmentClass::Cold | SegmentClass::Meta => "new",

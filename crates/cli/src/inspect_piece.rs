@@ -59,14 +59,14 @@ pub(crate) fn inspect(
     for (number, section) in sections.iter().enumerate() {
         let number = number as u32;
         if depth.section.is_none_or(|wanted| wanted == number) {
-            print_section(number, section, out)?;
+            print_section(number, section, content, out)?;
             is_good &= print_content(&file, number, depth, content, out)?;
         }
     }
     Ok(is_good)
 }
 
-fn print_section(number: u32, section: &Section, out: &mut dyn Write) -> Outcome<()> {
+fn print_section(number: u32, section: &Section, content: &Content, out: &mut dyn Write) -> Outcome<()> {
     writeln!(
         out,
         "  section {number}: {}: {} in {}, {} raw, {} stored ({}), {} extra bytes",
@@ -78,6 +78,9 @@ fn print_section(number: u32, section: &Section, out: &mut dyn Write) -> Outcome
         ratio(section.raw_bytes, section.stored_bytes),
         section.extra.len()
     )?;
+    if let Some(name) = content.name_of_table(section) {
+        writeln!(out, "    table '{name}'")?;
+    }
     if section.block_count() > 0 {
         writeln!(
             out,

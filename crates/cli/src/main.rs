@@ -24,8 +24,10 @@ mod manifest_file;
 #[allow(unreachable_pub, reason = "public where they come from")]
 mod manifest_record;
 mod manifests;
+mod opened;
 mod piece_content;
 mod report;
+mod scratch_disk;
 mod text;
 mod verify;
 mod verify_files;
@@ -64,7 +66,11 @@ fn main() -> ExitCode {
             let _ = out.flush();
             eprintln!("pbxt: {failure}");
             match failure {
-                Failure::Storage(error) if inspect::is_damage(&error) => ExitCode::from(DAMAGED),
+                Failure::Storage(error) | Failure::Engine(pbxt::Error::Storage(error))
+                    if inspect::is_damage(&error) =>
+                {
+                    ExitCode::from(DAMAGED)
+                }
                 _ => ExitCode::from(CANNOT_RUN),
             }
         }

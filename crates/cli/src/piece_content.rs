@@ -33,10 +33,18 @@ pub(crate) fn name_of(kind: u8, owner: u64) -> String {
 /// Names and columns of the tables that are known.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
+    pub(crate) names: BTreeMap<TableId, String>,
     pub(crate) schemas: BTreeMap<TableId, Vec<Schema>>,
 }
 
 impl Content {
+    /// Name of the table whose rows a section holds, if it is known.
+    pub(crate) fn name_of_table(&self, section: &Section) -> Option<&str> {
+        let table = TableId::new(u32::try_from(section.owner).ok()?);
+        let name = self.names.get(&table).filter(|_| section.kind == SECTION_ROWS);
+        name.map(String::as_str)
+    }
+
     /// Entries of a decoded block, one a line.
     pub(crate) fn lines(
         &self,

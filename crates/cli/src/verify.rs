@@ -14,7 +14,7 @@ use crate::manifest_file::Facts;
 use crate::manifests::{ManifestFile, NAMES};
 use crate::report::Report;
 use crate::text::count;
-use crate::{verify_files, verify_log};
+use crate::{opened, verify_files, verify_log};
 use pbxt_base::Error;
 use pbxt_segment::{SegmentClass, SegmentHeader, SegmentStore, segment_name};
 use std::collections::BTreeMap;
@@ -59,6 +59,13 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Outcome<bool> {
     if report.findings() == 0 && !args.live {
         // Whatever else an opening asks of the directory.
         report.take(directory.store_as_it_is().map(drop))?;
+    }
+    if args.open {
+        if report.findings() == 0 {
+            opened::verify(&args.directory, &mut report)?;
+        } else {
+            report.progress("tables: left out, because of the findings above")?;
+        }
     }
     match report.findings() {
         0 => report.progress("clean")?,

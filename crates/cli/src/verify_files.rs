@@ -13,8 +13,8 @@ use pbxt_io::Disk;
 use pbxt_segment::{PieceFile, Section, SegmentClass, SegmentHeader, SegmentStore};
 
 /// What to do about a piece file without an end, written by a life that was not closed in order.
-pub(crate) const UNFINISHED: &str = "either the server stopped while it wrote the file, or the file is damaged: open the \
-     database once, which removes the files that nothing names, and verify again";
+pub(crate) const UNFINISHED: &str = "either the server stopped while it wrote the file, or the file is damaged: 'pbxt inspect \
+     --open' calls it an orphan if nothing names it, which the next opening removes; else restore it from a backup";
 /// What to do about bytes in a blob segment that belong to no value.
 const NO_VALUE: &str = "harmless if the server stopped while it wrote here, as no row names it then (CHECK TABLE reads every \
      value that a row names); otherwise restore the file from a backup";

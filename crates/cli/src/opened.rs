@@ -1,0 +1,157 @@
+//! `Opened`: the database as the engine finds it, opened over a scratch disk, so that the directory stays as it is.
+//!
+//! Why it exists: names and columns of tables, and which piece files count, stand in the checkpoint's image and in the log's
+//! tail; recovery puts them together, and no second reader of either is written here.
+//! Rules: F13 recovery removes the piece files that neither names: what it removes here are the orphans.
+//! Latches and I/O: reads image and tail once; takes the memory that the engine takes for them.
+
+use crate::directory::{Directory, Lock, Place, place_of};
+use crate::failure::{Failure, Outcome};
+use crate::piece_content::Content;
+use crate::report::Report;
+use crate::scratch_disk::ScratchDisk;
+use crate::text::{count, size};
+use pbxt::{Database, Error, Options, Session, Table, check_table};
+use pbxt_io::Disk;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Memory for blocks and records that are read again.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// See the module.
+pub(crate) struct Opened {
+    db: Arc<Database>,
+    disk: Arc<ScratchDisk>,
+}
+
+impl Opened {
+    /// Recovers the database in memory. Nobody else may have it open.
+    pub(crate) fn open(directory: &Path) -> Result<Self, Error> {
+        let disk = Arc::new(ScratchDisk::over(directory)?);
+        let options = Options {
+            create: false,
+            cache_bytes: CACHE_BYTES,
+            background: false,
+            ..Options::default()
+        };
+        let db = Database::open(Arc::clone(&disk) as Arc<dyn Disk>, &options)?;
+        Ok(Self { db, disk })
+    }
+
+    /// Piece files that recovery removes, as nothing names them.
+    pub(crate) fn orphans(&self) -> BTreeSet<Place> {
+        self.disk
+            .removed()
+            .iter()
+            .filter_map(|name| place_of(name))
+            .collect()
+    }
+
+    /// Columns of all tables.
+    pub(crate) fn content(&self) -> Content {
+        let mut content = Content::default();
+        for table in self.db.catalog.tables() {
+            content.names.insert(table.id, table.name().to_string());
+            content
+                .schemas
+                .entry(table.id)
+                .or_default()
+                .push(table.schema().clone());
+        }
+        content
+    }
+
+    /// Prints the tables, one a line.
+    pub(crate) fn print_tables(&self, out: &mut dyn Write) -> Outcome<()> {
+        for table in self.db.catalog.tables() {
+            let info = table.info();
+            writeln!(
+                out,
+                "table {} '{}': {}, {} of rows; {}",
+                table.id,
+                table.name(),
+                count(info.rows, "row"),
+                size(info.data_bytes),
+                indexes_of(&table)
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Checks every table as CHECK TABLE does: rows, indexes and large values against each other.
+    pub(crate) fn check(&self, report: &mut Report<'_>) -> Outcome<()> {
+        for table in self.db.catalog.tables() {
+            let mut session = Session::open(&self.db, 0, 0);
+            let (mut told, before) = (Vec::new(), report.findings());
+            let checked = check_table(
+                &mut session,
+                &table,
+                &mut |text| told.push(text.to_owned()),
+                &mut |_, _| {},
+            );
+            for text in told {
+                report.sentence(&format!("table '{}': {text}", table.name()))?;
+            }
+            if let Err(error) = checked {
+                report.sentence(&format!("table '{}' cannot be checked: {error}", table.name()))?;
+            }
+            if report.findings() == before {
+                let rows = count(table.info().rows, "row");
+                report.progress(&format!("table '{}': {rows}, good", table.name()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Columns of tables as the directory of a file tells them; or why it does not.
+pub(crate) fn content_beside(directory: &Path, uuid: u128) -> Result<Content, String> {
+    let found = Directory::open(directory, Lock::Held).map_err(|failure| failure.to_string())?;
+    if let Some(user) = &found.user {
+        return Err(user.to_string());
+    }
+    if found.manifests.facts().is_none_or(|facts| facts.uuid != uuid) {
+        return Err(format!(
+            "'{}' is not the directory of its database",
+            directory.display()
+        ));
+    }
+    let opened = Opened::open(directory).map_err(|error| error.to_string())?;
+    Ok(opened.content())
+}
+
+/// Opens and checks; whatever keeps the database from being opened is a finding.
+pub(crate) fn verify(directory: &Path, report: &mut Report<'_>) -> Outcome<()> {
+    match Opened::open(directory) {
+        Ok(opened) => opened.check(report),
+        Err(Error::Storage(error)) => report.finding(error),
+        Err(error) => report.sentence(&format!("'{}' cannot be opened: {error}", directory.display())),
+    }
+}
+
+/// Opens for a table of the directory.
+pub(crate) fn for_table(directory: &Directory) -> Outcome<Opened> {
+    if let Some(user) = &directory.user {
+        return Err(Failure::Usage(format!(
+            "--open is for a database that nobody has open: {user}"
+        )));
+    }
+    Ok(Opened::open(&directory.path)?)
+}
+
+fn indexes_of(table: &Table) -> String {
+    let def = table.def();
+    let names: Vec<String> = def
+        .indexes
+        .iter()
+        .map(|index| format!("index {} '{}'", index.id, index.name))
+        .collect();
+    if names.is_empty() {
+        "no index".into()
+    } else {
+        names.join(", ")
+    }
+}

@@ -1,0 +1,149 @@
+//! A database that the engine made: what its checkpoint names is told from what nothing names, rows are read with their
+//! columns, and nothing of it changes, although it is opened.
+
+mod common;
+
+use common::{answer, flip, overwrite, state, text_of, wait_until_free};
+use pbxt::{Database, Options, Progress};
+use pbxt_io::OsDisk;
+use pbxt_segment::{PieceWriter, SegmentClass};
+use pbxt_sim::client::Client;
+use pbxt_sim::table::{PlayRow, PlayTable};
+use pbxt_sim::world::geometry;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Rows of table `t`; some have left the log. Ends as `end` says.
+fn fill(directory: &Path, end: impl FnOnce(&Database)) {
+    let options = Options {
+        geometry: geometry(),
+        cache_bytes: 1 << 20,
+        background: false,
+        ..Options::default()
+    };
+    let disk = Arc::new(OsDisk::open(directory, true).expect("a directory"));
+    let db = Database::open(disk, &options).expect("a database");
+    let table = PlayTable::create(&db, "t").expect("a table");
+    let mut client = Client::new(&db, 1);
+    for id in 0..400 {
+        let mut row = PlayRow::new(id);
+        row.memo = (id % 100 == 0).then(|| Arc::from(vec![id as u8; 20_000]));
+        client.insert(&table, &row).expect("inserted");
+    }
+    client.session.commit().expect("committed");
+    db.flush().expect("flushed");
+    db.housekeeping_step();
+    while db.compact_step().expect("compacted") == Progress::Worked {}
+    db.checkpoint_step().expect("a checkpoint");
+    client.insert(&table, &PlayRow::new(1000)).expect("inserted");
+    client.session.commit().expect("committed");
+    drop(client);
+    end(&db);
+    drop((table, db));
+    wait_until_free(directory);
+}
+
+fn first_of(directory: &Path, class: &str) -> PathBuf {
+    let mut names: Vec<PathBuf> = state(directory).into_iter().map(|(path, ..)| path).collect();
+    names.retain(|path| text_of(path).contains(&format!("/{class}-")));
+    names.into_iter().next().expect("a file of this class")
+}
+
+#[test]
+fn tables_are_listed_and_checked_without_a_byte_written() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fill(directory.path(), |db| db.close().expect("closed"));
+    let before = state(directory.path());
+    let (text, code) = answer(&["verify", text_of(directory.path())]);
+    assert!(text.ends_with("clean\n") && code == 0, "{text}");
+    let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
+    assert!(text.contains("table 't': 401 rows, good") && code == 0, "{text}");
+    let (text, code) = answer(&["inspect", "--open", text_of(directory.path())]);
+    assert!(text.contains("'t': 401 rows") && code == 0, "{text}");
+    let cold = text
+        .lines()
+        .find(|line| line.starts_with("cold-"))
+        .expect("rows have left the log");
+    assert!(
+        cold.contains(" named ") && cold.contains("rows of table"),
+        "{cold}"
+    );
+    assert!(!text.contains("orphan"), "{text}");
+    assert!(before == state(directory.path()), "not a byte of it has changed");
+}
+
+#[test]
+fn rows_are_printed_with_the_columns_their_directory_tells() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fill(directory.path(), |db| db.close().expect("closed"));
+    let cold = first_of(directory.path(), "cold");
+    let (text, code) = answer(&["inspect", text_of(&cold), "--entries", "--limit", "0"]);
+    assert!(
+        text.contains("    table 't'") && text.contains("'name 17'") && code == 0,
+        "{text}"
+    );
+    assert!(text.contains("20000 bytes at Blob 1@4096, hash "), "{text}");
+    let copy = tempfile::tempdir().expect("a directory");
+    let alone = copy.path().join("cold");
+    std::fs::copy(&cold, &alone).expect("a copy");
+    let (text, code) = answer(&["inspect", text_of(&alone), "--entries"]);
+    assert!(
+        text.contains("columns of its tables are not known") && text.contains(" row 17\n"),
+        "{text}"
+    );
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn a_piece_file_that_nothing_names_is_an_orphan() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fill(directory.path(), |db| {
+        let mut piece = PieceWriter::create(db.store(), SegmentClass::Cold).expect("a file");
+        piece.begin_section(77, 1);
+        piece
+            .push_block(b"k", 1, b"rows of nobody", pbxt_segment::Codec::Plain)
+            .expect("a block");
+        piece.end_section(b"k", &[]);
+        piece.finish().expect("a piece");
+    });
+    let (text, code) = answer(&["inspect", text_of(directory.path())]);
+    let orphan = |text: &str| {
+        let line = text.lines().find(|line| line.contains("rows of table 77"));
+        line.expect("a line").to_owned()
+    };
+    assert!(orphan(&text).contains(" new ") && code == 0, "{text}");
+    let (text, code) = answer(&["inspect", "--open", text_of(directory.path())]);
+    assert!(orphan(&text).contains(" orphan ") && code == 0, "{text}");
+}
+
+#[test]
+fn what_recovery_or_a_check_finds_is_a_finding() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fill(directory.path(), |_| {});
+    let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
+    assert!(
+        text.contains("table 't': 401 rows, good") && code == 0,
+        "killed, and good: {text}"
+    );
+    // The value of row 100 becomes another one that is whole, which no checksum of the file can tell.
+    let blob = directory.path().join("blob-00000001.seg");
+    let bytes = std::fs::read(&blob).expect("values");
+    let first = &bytes[4096..4096 + 20_008];
+    let other = answer(&["inspect", text_of(&blob)]).0;
+    assert!(other.contains(" value of 20000 bytes"), "{other}");
+    overwrite(&blob, 4096, &vec![0; first.len()]);
+    let (text, code) = answer(&["verify", text_of(directory.path())]);
+    assert_eq!(
+        code, 0,
+        "a value that is gone looks like room never written: {text}"
+    );
+    let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
+    assert!(
+        text.contains("finding: table 't': ") && text.contains("blob-00000001.seg"),
+        "{text}"
+    );
+    assert_eq!(code, 1);
+    flip(&first_of(directory.path(), "meta"), 4100);
+    let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
+    assert!(text.contains("tables: left out") && code == 1, "{text}");
+}
