@@ -1,8 +1,27 @@
-"""Statements that bring many rows: they go around the log, and nobody may notice but by the clock."""
+"""Statements that bring many rows: they go around the log, and nobody may notice but by the clock.
+
+The server has a small cache, so that these few rows fill many buffers.
+"""
+
+import shutil
+
+import live_server
+import pytest
+from conftest import SMALL
 
 ROWS = 60_000
 TABLE = "(n INT PRIMARY KEY, u INT UNIQUE, c VARCHAR(40), d DATETIME, KEY c (c), KEY d (d, n)) ENGINE={engine}"
 MANY = f"SELECT seq, seq * 2, CONCAT('some name ', seq % 1000), '2020-01-01' + INTERVAL seq % 500 HOUR FROM seq_1_to_{ROWS}"
+
+
+@pytest.fixture(scope="module")
+def shared_server(work_folder, engine, template):
+    """Takes the place of the server that other tests share."""
+    server = live_server.LiveServer(work_folder / "bulk", engine, [*SMALL, "--loose-pbxt-cache-size=16M"])
+    shutil.copytree(template, server.data)
+    server.start()
+    yield server
+    server.stop()
 
 
 def check(db, name="t"):
@@ -56,7 +75,7 @@ def test_a_late_duplicate_names_its_key_and_undoes_the_statement(db):
     db.ok("INSERT INTO t VALUES (-1, 40000, 'in the way', NOW())")
     assert "'40000' for key 'u'" in db.fails(f"INSERT INTO t {MANY}", 1062)
     assert db.rows("SELECT n, u FROM t") == [(-1, 40000)]
-    double = f"SELECT seq % 50000, seq, 'x', NOW() FROM seq_1_to_{ROWS}"
+    double = f"SELECT seq % 50000, seq + 100000, 'x', NOW() FROM seq_1_to_{ROWS}"
     assert "for key 'PRIMARY'" in db.fails(f"INSERT INTO t {double}", 1062)
     assert db.rows("SELECT n, u FROM t") == [(-1, 40000)]
     db.ok("DELETE FROM t")

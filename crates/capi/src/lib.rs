@@ -20,6 +20,7 @@ mod session;
 mod status;
 mod table;
 
+pub use bulk::*;
 pub use cursor::*;
 pub use database::*;
 pub use definition::{PbxtColumn, PbxtIndex, PbxtKeyPart, PbxtTableDef};

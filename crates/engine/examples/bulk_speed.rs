@@ -72,7 +72,10 @@ fn main() -> Result<()> {
     println!("making a row    {:7.0} ns", each(making));
     println!("adding a row    {:7.0} ns", each(adding) - each(making));
     println!("ending the load {:7.0} ns a row", each(all) - each(adding));
-    println!("the load        {:7.2} s", all.as_secs_f64() - making.as_secs_f64());
+    println!(
+        "the load        {:7.2} s",
+        all.as_secs_f64() - making.as_secs_f64()
+    );
     print_files(&directory);
     drop(session);
     drop(table);

@@ -61,7 +61,9 @@ impl Share {
         let least = (CHUNK_BYTES.start() * CHUNKS_OF_A_LOAD).min(budget);
         let wish = |taken: u64| {
             let left = budget.saturating_sub(taken);
-            (CHUNK_BYTES.end() * CHUNKS_OF_A_LOAD).min(left / 4 * 3).max(least.min(left))
+            (CHUNK_BYTES.end() * CHUNKS_OF_A_LOAD)
+                .min(left / 4 * 3)
+                .max(least.min(left))
         };
         let grow = |taken: u64| (wish(taken) >= least).then(|| taken + wish(taken));
         let order = Ordering::Relaxed;
@@ -213,7 +215,10 @@ impl Load {
     /// Gives the full chunk to the writer, once that has given back the one before.
     fn hand_over(&mut self, session: &Session) -> Result<()> {
         self.wait_for_chunk(session)?;
-        let empty = self.spare.take().unwrap_or_else(|| Chunk::new(self.chunk.indexes.len()));
+        let empty = self
+            .spare
+            .take()
+            .unwrap_or_else(|| Chunk::new(self.chunk.indexes.len()));
         let full = std::mem::replace(&mut self.chunk, empty);
         self.has_written = true;
         self.is_writing = true;
@@ -290,7 +295,9 @@ impl Drop for Load {
 }
 
 fn thread_is_gone() -> Error {
-    Error::Invalid("the thread of this bulk load failed; nothing of the statement was kept: try it again".into())
+    Error::Invalid(
+        "the thread of this bulk load failed; nothing of the statement was kept: try it again".into(),
+    )
 }
 
 impl Session {
@@ -332,7 +339,11 @@ impl Session {
     }
 
     fn insert_in_bracket(&mut self, table: &Arc<Table>, version: NewVersion<'_>) -> Result<Option<RowId>> {
-        let found = self.bulk.open.iter().position(|bracket| bracket.table.id == table.id);
+        let found = self
+            .bulk
+            .open
+            .iter()
+            .position(|bracket| bracket.table.id == table.id);
         let Some(number) = found else {
             return self.insert(table, version).map(Some);
         };
@@ -345,7 +356,10 @@ impl Session {
         match &mut bracket.state {
             State::Single => {
                 let keys = version.keys.items().iter();
-                let key_bytes: usize = keys.filter_map(|change| version.keys.new_key(change)).map(<[u8]>::len).sum();
+                let key_bytes: usize = keys
+                    .filter_map(|change| version.keys.new_key(change))
+                    .map(<[u8]>::len)
+                    .sum();
                 bracket.bytes += (version.payload.len() + key_bytes) as u64;
                 self.insert(table, version).map(Some)
             }
@@ -396,7 +410,11 @@ impl Session {
         if self.bulk.open.is_empty() {
             return Ok(());
         }
-        let found = self.bulk.open.iter().position(|bracket| bracket.table.id == table.id);
+        let found = self
+            .bulk
+            .open
+            .iter()
+            .position(|bracket| bracket.table.id == table.id);
         found.map_or(Ok(()), |number| self.flush_bracket(number))
     }
 
@@ -427,7 +445,11 @@ impl Session {
         let result = self.settle(result);
         // A deadlock has ended the transaction and all its brackets.
         if let Some(bracket) = self.bulk.open.get_mut(number) {
-            bracket.state = if result.is_ok() { State::Single } else { State::Failed };
+            bracket.state = if result.is_ok() {
+                State::Single
+            } else {
+                State::Failed
+            };
         }
         result
     }

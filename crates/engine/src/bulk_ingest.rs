@@ -183,7 +183,11 @@ impl Session {
     /// Appends the records of a load: one for its rows, one for each index. LSN of the first one.
     fn log_load(&mut self, table: &Table, loaded: &Loaded, space: Space) -> Result<Lsn> {
         let class = SegmentClass::Cold;
-        let rows = loaded.rows.pieces.iter().map(|piece| piece_of(class, piece.reference()));
+        let rows = loaded
+            .rows
+            .pieces
+            .iter()
+            .map(|piece| piece_of(class, piece.reference()));
         let lsn = self.log_pieces(table, IndexId::new(0), &rows.collect::<Vec<_>>(), loaded, space)?;
         for (index, run) in table.indexes.iter().zip(&loaded.runs) {
             let class = SegmentClass::Meta;

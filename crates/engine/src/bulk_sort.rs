@@ -105,7 +105,9 @@ mod tests {
     #[test]
     fn streams_are_merged_in_order_whatever_their_number() {
         for count in 0..9_u64 {
-            let chunks: Vec<Chunk> = (0..count).map(|number| chunk_of(number, 5 * number % 7)).collect();
+            let chunks: Vec<Chunk> = (0..count)
+                .map(|number| chunk_of(number, 5 * number % 7))
+                .collect();
             let mut items = vec![Vec::new(); chunks.len()];
             for (chunk, items) in chunks.iter().zip(&mut items) {
                 chunk.indexes[0].sort(None, items);

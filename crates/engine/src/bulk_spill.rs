@@ -122,7 +122,7 @@ impl SpillWriter {
         let Self {
             store, out, sections, ..
         } = self;
-        let id = out.finish()?;
+        let id = out.finish_unsynced()?;
         let file = match PieceFile::open(&store, SegmentClass::Meta, id) {
             Ok(file) => file,
             Err(error) => {

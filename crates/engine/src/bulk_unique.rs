@@ -34,9 +34,15 @@ pub(crate) enum Met {
         row: RowId,
     },
     /// A transaction whose end must be waited for, and the hash of the key.
-    Unfinished { index: usize, key: u64, txn: TxnId },
+    Unfinished {
+        index: usize,
+        key: u64,
+        txn: TxnId,
+    },
     /// The snapshot still sees this row with one of the keys (rule T20).
-    Newer { holder: RowId },
+    Newer {
+        holder: RowId,
+    },
 }
 
 impl Session {

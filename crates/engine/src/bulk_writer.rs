@@ -168,7 +168,9 @@ impl BulkWriter {
             },
             held,
             begun: Vec::new(),
-            parts: std::iter::repeat_with(Vec::new).take(table.indexes.len()).collect(),
+            parts: std::iter::repeat_with(Vec::new)
+                .take(table.indexes.len())
+                .collect(),
             items: Vec::new(),
             count: 0,
         }
@@ -202,7 +204,11 @@ impl BulkWriter {
     }
 
     /// Ends the load: its files are durable, its runs carry the tag.
-    pub(crate) fn finish(mut self, last: Option<Chunk>, tag: (TxnId, Lsn)) -> std::result::Result<Loaded, Failed> {
+    pub(crate) fn finish(
+        mut self,
+        last: Option<Chunk>,
+        tag: (TxnId, Lsn),
+    ) -> std::result::Result<Loaded, Failed> {
         let held = Held::begin(&self.db);
         let last = match last {
             Some(chunk) if chunk.rows() > 0 => Some(self.sort_last(chunk)?),
@@ -361,7 +367,10 @@ impl BulkWriter {
             self.files.files.extend(files);
         }
         result?;
-        let pairs = built.into_iter().flatten().map(|made| (Arc::new(made.run), made.unclaimed));
+        let pairs = built
+            .into_iter()
+            .flatten()
+            .map(|made| (Arc::new(made.run), made.unclaimed));
         Ok(pairs.unzip())
     }
 
@@ -373,7 +382,10 @@ impl BulkWriter {
         rows: &RowRun,
     ) -> std::result::Result<Built, Failed> {
         let index = &self.table.indexes[number];
-        let mut sources = self.parts[number].iter().map(Source::file).collect::<Result<Vec<_>>>()?;
+        let mut sources = self.parts[number]
+            .iter()
+            .map(Source::file)
+            .collect::<Result<Vec<_>>>()?;
         sources.extend(
             last.map(|last| Source::memory(&last.chunk.indexes[number], &last.items[number], last.base)),
         );
@@ -384,7 +396,14 @@ impl BulkWriter {
         let mut unclaimed = RoaringTreemap::new();
         let mut claimed = Claimed::default();
         while let Some(entry) = merged.entry() {
-            builder.push(entry.key, entry.row, Lsn::new(0), Sign::Entry, TxnId::new(0), entry.unpack)?;
+            builder.push(
+                entry.key,
+                entry.row,
+                Lsn::new(0),
+                Sign::Entry,
+                TxnId::new(0),
+                entry.unpack,
+            )?;
             if index.def.unique {
                 if !entry.claim {
                     unclaimed.insert(entry.row.raw());

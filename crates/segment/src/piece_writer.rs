@@ -123,6 +123,26 @@ impl PieceWriter {
 
     /// Writes directory and tail. Durable on return: content, size and name.
     pub fn finish(mut self) -> Result<SegmentId> {
+        self.write_end()?;
+        stop_point!("piece.before_sync");
+        // Durable now: the whole file. Without it a checkpoint or log record could name bytes that are not there.
+        self.file.sync_data()?;
+        // Durable now: its name. Without it the file could be gone that a checkpoint or log record names.
+        self.store.sync_dir()?;
+        stop_point!("piece.after_sync");
+        self.is_finished = true;
+        Ok(self.id)
+    }
+
+    /// Writes directory and tail of a file that is only read in this life and never named: spilled parts of a sort. The caller
+    /// removes it.
+    pub fn finish_unsynced(mut self) -> Result<SegmentId> {
+        self.write_end()?;
+        self.is_finished = true;
+        Ok(self.id)
+    }
+
+    fn write_end(&mut self) -> Result<()> {
         invariant!(self.open.is_none(), "F14: every section is ended");
         let directory_at = self.file_bytes();
         let directory_bytes = self.append_block(&encode_directory(&self.sections), DIRECTORY_CODEC)? as u32;
@@ -137,15 +157,7 @@ impl PieceWriter {
         let mut bytes = Vec::new();
         tail.encode(&place, &mut bytes);
         self.buffer.extend_from_slice(&bytes);
-        self.write_out(1)?;
-        stop_point!("piece.before_sync");
-        // Durable now: the whole file. Without it a checkpoint or log record could name bytes that are not there.
-        self.file.sync_data()?;
-        // Durable now: its name. Without it the file could be gone that a checkpoint or log record names.
-        self.store.sync_dir()?;
-        stop_point!("piece.after_sync");
-        self.is_finished = true;
-        Ok(self.id)
+        self.write_out(1)
     }
 
     /// Place of the next byte.
