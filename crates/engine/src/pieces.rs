@@ -80,9 +80,7 @@ impl PieceJob<'_> {
 
     /// Goes on without this value, until `PiecesInFlight::resume` gives it back for its number.
     pub(crate) fn detach(self) -> u64 {
-        let number = self.number;
-        std::mem::forget(self);
-        number
+        std::mem::ManuallyDrop::new(self).number
     }
 }
 
