@@ -169,20 +169,22 @@ impl DeadValues<'_> {
     }
 }
 
-impl Database {
+impl<'t> DeadValues<'t> {
     /// A place for the dead values of a merge; none for tables without columns that could have any.
-    pub(crate) fn dead_values_of<'t>(&self, table: &'t Table) -> Option<DeadValues<'t>> {
+    pub(crate) fn of(table: &'t Table) -> Option<Self> {
         let schema = table.schema();
         let has_any = schema
             .columns()
             .iter()
             .any(|column| matches!(column.kind, ColumnKind::Var));
-        has_any.then(|| DeadValues {
+        has_any.then(|| Self {
             schema,
             values: Vec::new(),
         })
     }
+}
 
+impl Database {
     /// Notes the values that dead versions of the batch name and no version that counts (rule S15).
     pub(crate) fn note_dead_values(&self, batch: &CompactBatch, horizon: CommitTs) -> Result<()> {
         let mut dead = Vec::new();

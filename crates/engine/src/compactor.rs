@@ -94,7 +94,9 @@ impl Database {
                 .map
                 .release_empty_leaves(0..table.map.high_mark() >> LEAF_WORDS_LOG2);
         }
-        self.upkeep.counters.compacted(&batch, homed.len());
+        self.upkeep
+            .counters
+            .compacted(&batch, homed.len(), written.bytes());
         compactor.segments.extend(std::mem::take(&mut batch.keepers));
         compactor.raise_floor(self)?;
         Ok(Progress::Worked)

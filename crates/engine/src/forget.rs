@@ -25,6 +25,7 @@ pub(crate) struct Forgetter {
 impl Database {
     /// Forgets transactions of which nothing is left, or notes those that have ended.
     pub fn forget_step(&self) -> Result<Progress> {
+        self.poison.check()?;
         let mut forgetter = self.upkeep.forgetter.lock();
         let start = self.log.start();
         if forgetter.noted.is_empty() {

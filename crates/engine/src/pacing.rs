@@ -48,6 +48,8 @@ pub(crate) struct Upkeep {
     /// See `Database::log_floor`.
     floor: AtomicU64,
     turn: AtomicU64,
+    /// Checkpoints made, and bytes merged away, when last looked at.
+    superseded: Mutex<(u64, u64)>,
     /// The thread is between two steps of which the first did something.
     is_busy: AtomicBool,
     stopping: AtomicBool,
@@ -61,6 +63,8 @@ pub struct UpkeepCounters {
     pub segments_compacted: Counter,
     /// Rows homed or found to need no place.
     pub rows_homed: Counter,
+    /// Bytes of row pieces written for them.
+    pub homing_bytes_written: Counter,
     /// Bytes of pieces that merges read.
     pub merge_bytes_read: Counter,
     /// Bytes of pieces that merges wrote and installed.
@@ -70,7 +74,8 @@ pub struct UpkeepCounters {
 }
 
 impl UpkeepCounters {
-    pub(crate) fn compacted(&self, batch: &CompactBatch, rows: usize) {
+    pub(crate) fn compacted(&self, batch: &CompactBatch, rows: usize, bytes: u64) {
+        self.homing_bytes_written.add(bytes);
         self.segments_compacted.add(batch.keepers.len() as u64);
         self.rows_homed.add(rows as u64);
     }
@@ -108,6 +113,11 @@ impl Upkeep {
 const PAUSE: Duration = Duration::from_millis(200);
 /// The database is idle if nothing was logged for so many looks.
 const IDLE_LOOKS: u32 = 5;
+
+/// Bytes of superseded pieces that may wait for a checkpoint, at least.
+const SUPERSEDED_BYTES_MIN: u64 = 64 << 20;
+/// They may also be this part of what lives: one in so many bytes.
+const LIVE_PER_SUPERSEDED: u64 = 4;
 
 /// A kind of step.
 type Step = fn(&Database) -> Result<Progress>;
@@ -203,6 +213,24 @@ impl Database {
         if let Some(mut worker) = worker {
             worker.stop();
         }
+    }
+
+    /// True if merges have superseded so many pieces since the last checkpoint that their files should go: only a
+    /// checkpoint lets them.
+    pub(crate) fn superseded_is_much(&self) -> bool {
+        let made = self.maintenance_status().checkpoints;
+        let read = self.upkeep.counters.merge_bytes_read.get();
+        let mut known = self.upkeep.superseded.lock();
+        if known.0 != made {
+            *known = (made, read);
+        }
+        let bytes = read - known.1.min(read);
+        bytes >= SUPERSEDED_BYTES_MIN && bytes >= self.live_row_bytes() / LIVE_PER_SUPERSEDED
+    }
+
+    fn live_row_bytes(&self) -> u64 {
+        let tables = self.catalog.tables();
+        tables.iter().map(|table| table.base.shape().stored_bytes()).sum()
     }
 
     /// Totals of background work.

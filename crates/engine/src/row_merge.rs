@@ -9,11 +9,12 @@
 //! Latches and I/O: the merge latch, held for a step: reads and writes cold files; a table's shape latch for an exchange.
 //! After a crash: the checkpoint's shape names the pieces before or those after; files nobody names go.
 
+use crate::blob_reclaim::DeadValues;
 use crate::database::Database;
 use crate::error::Result;
 use crate::pacing::Progress;
 use crate::row_merge_plan::{Choice, plan};
-use crate::row_output::{RowOutput, WrittenRows};
+use crate::row_output::RowOutput;
 use crate::row_pieces::{Level, SlotReader, codec_of};
 use crate::row_shape::{RowPiece, RowRun, RowShape};
 use crate::row_writer::RowWriter;
@@ -56,12 +57,10 @@ impl Database {
         let written = out.finish()?;
         stop_point!("merge.before_install");
         for (number, job) in jobs.iter().enumerate() {
-            job.install(written.of(number));
+            job.install(&written.of(number));
         }
         stop_point!("merge.after_install");
-        self.upkeep
-            .counters
-            .merged(jobs_bytes(&jobs), written_bytes(&written));
+        self.upkeep.counters.merged(jobs_bytes(&jobs), written.bytes());
         Ok(Progress::Worked)
     }
 
@@ -78,7 +77,7 @@ impl Database {
         let level = if *is_oldest { Level::Base } else { Level::Upper };
         let mut cutter = job.choice.cutter();
         let mut writer = RowWriter::new(table.schema(), codec_of(table, level));
-        let mut dead = self.dead_values_of(table);
+        let mut dead = DeadValues::of(table);
         let mut slots = 0_u64;
         while let Some(row) = readers.iter().filter_map(SlotReader::row).min() {
             slots += 1;
@@ -162,7 +161,7 @@ impl RowMerger {
 
 impl MergeJob {
     /// Exchanges the pieces (rule S8). Runs that came meanwhile stay on top.
-    fn install(&self, pieces: Vec<Arc<RowPiece>>) {
+    fn install(&self, pieces: &[Arc<RowPiece>]) {
         if self.table.is_dropped() {
             return;
         }
@@ -216,8 +215,8 @@ fn move_down(table: &Table) -> bool {
         }
         for piece in std::mem::take(&mut runs[from]) {
             let mut to = from;
-            for below in from + 1..runs.len() {
-                if overlaps(&runs[below], piece.first, piece.last) {
+            for (below, pieces) in runs.iter().enumerate().skip(from + 1) {
+                if overlaps(pieces, piece.first, piece.last) {
                     break;
                 }
                 if !shape.runs[below].is_tagged() {
@@ -253,8 +252,4 @@ pub(crate) fn overlaps(pieces: &[Arc<RowPiece>], first: RowId, last: RowId) -> b
 
 fn jobs_bytes(jobs: &[MergeJob]) -> u64 {
     jobs.iter().map(|job| job.choice.bytes()).sum()
-}
-
-fn written_bytes(written: &WrittenRows<'_>) -> u64 {
-    written.pieces.iter().map(|(_, piece)| piece.stored_bytes()).sum()
 }

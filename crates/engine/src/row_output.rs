@@ -38,6 +38,11 @@ pub(crate) struct WrittenRows<'db> {
 }
 
 impl WrittenRows<'_> {
+    /// Bytes of all pieces.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|(_, piece)| piece.stored_bytes()).sum()
+    }
+
     /// Pieces of one owner, in the order in which they were written.
     pub(crate) fn of(&self, owner: usize) -> Vec<Arc<RowPiece>> {
         let own = self.pieces.iter().filter(|(found, _)| *found == owner);

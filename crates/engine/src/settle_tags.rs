@@ -6,6 +6,7 @@
 //! Latches and I/O: the shape latch for an exchange; a rolled-back run of a table with large values is read once (rule S15).
 //! After a crash: the image or the log names run and stamp again.
 
+use crate::blob_reclaim::DeadValues;
 use crate::database::Database;
 use crate::error::Result;
 use crate::homing::{Standing, standing_of};
@@ -102,7 +103,7 @@ impl Database {
 
     /// All large values that the rows of a rolled-back load name are dead.
     fn note_dead_run(&self, table: &Table, run: &RowRun) -> Result<()> {
-        let Some(mut dead) = self.dead_values_of(table) else {
+        let Some(mut dead) = DeadValues::of(table) else {
             return Ok(());
         };
         let mut reader = SlotReader::new(table.schema(), run.pieces.clone())?;
