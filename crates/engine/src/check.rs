@@ -1,39 +1,89 @@
-//! Check: verifies a table's rows, chains and indexes against each other.
+//! Check: verifies a table's rows, chains, runs and indexes against each other.
 //!
 //! Why it exists: structural damage hides behind right answers until the day it does not; CHECK TABLE, the tools and
 //! every test ask here.
-//! What is checked, for one snapshot: every head and every version under it reads, belongs to its row and table, and
-//! goes down in LSN; every payload decodes whole, large values included; the number of visible rows equals the row
-//! count; each index tree is in order, every visible row has exactly the key its payload gives, and no index shows a row
-//! that is not there or shows it twice.
+//! What is checked, for one snapshot: every block of every run is read from disk and decodes, holds what its piece says, in
+//! order (check_runs.rs); every head in the log and every version under it reads, belongs to its row and table, and goes down
+//! in LSN; every payload decodes whole, large values included; the number of visible rows equals the row count; each tree is
+//! in order, and each index shows exactly the visible rows under the keys their payloads give, by sums that do not depend on
+//! order (check_digest.rs). Only where sums differ the rows are looked for (check_diff.rs): the memory a check takes does not
+//! grow with the table.
+//! Damage is a finding and ends only the part that met it; other errors end the check.
 //! Latches and I/O: as a reader; can be stopped by a kill.
 
-use crate::cursor::{Bind, Cursor};
+use crate::check_diff::name_differences;
+use crate::check_digest::{Digests, digests_of_index, digests_of_rows};
+use crate::check_runs::{check_index_runs, check_row_runs};
 use crate::error::{Error, Result};
 use crate::host::HostTable;
 use crate::session::Session;
-use crate::stored_values::StoredValues;
 use crate::table::Table;
 use crate::view::read_version;
-use pbxt_base::RowId;
-use pbxt_rows::{PayloadKeyMaker, RowView, Value};
-use std::collections::HashMap;
+use pbxt_base::{Error as StorageError, RowId};
+use std::sync::Arc;
 
 /// Findings told in full; the rest is only counted.
 const TOLD_MAX: u64 = 20;
+/// Steps between two reports of progress and looks at the kill flag.
+const STEPS_PER_REPORT: u64 = 4096;
 
-struct Findings<'a> {
+/// A check under way: what it found, and how far it is.
+pub(crate) struct Check<'a> {
     tell: &'a mut dyn FnMut(&str),
-    count: u64,
+    findings: u64,
+    progress: &'a mut dyn FnMut(u64, u64),
+    done: u64,
+    total: u64,
 }
 
-impl Findings<'_> {
-    fn add(&mut self, text: &str) {
-        self.count += 1;
-        if self.count <= TOLD_MAX {
+impl Check<'_> {
+    /// A sentence about something that is not as it must be.
+    pub(crate) fn find(&mut self, text: &str) {
+        self.findings += 1;
+        if self.findings <= TOLD_MAX {
             (self.tell)(text);
         }
     }
+
+    /// True if further findings would not be told.
+    pub(crate) fn has_told_all(&self) -> bool {
+        self.findings >= TOLD_MAX
+    }
+
+    /// Damage becomes a finding, and `None`; other errors end the check.
+    pub(crate) fn absorb<T>(&mut self, what: &str, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Ok(done) => Ok(Some(done)),
+            Err(error) if is_damage(&error) => {
+                self.find(&format!("{what}: {error}"));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes a row, slot or entry done.
+    #[inline]
+    pub(crate) fn step(&mut self, session: &Session) -> Result<()> {
+        self.done += 1;
+        if self.done.is_multiple_of(STEPS_PER_REPORT) {
+            (self.progress)(self.done.min(self.total), self.total);
+            if session.db.waits.host_killed(session.gate()) {
+                return Err(Error::Killed);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_damage(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Storage(StorageError::Corrupt { .. })
+            | Error::Row(
+                pbxt_rows::Error::Corrupt { .. } | pbxt_rows::Error::Base(StorageError::Corrupt { .. })
+            )
+    )
 }
 
 impl HostTable {
@@ -51,42 +101,55 @@ impl HostTable {
 /// See the module.
 pub fn check_table(
     session: &mut Session,
-    table: &std::sync::Arc<Table>,
+    table: &Arc<Table>,
     tell: &mut dyn FnMut(&str),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64> {
-    let mut findings = Findings { tell, count: 0 };
-    let total = table.map.high_mark() * (1 + table.indexes.len() as u64);
-    check_chains(session, table, &mut findings, &mut |done| progress(done, total))?;
-    let rows = check_rows(session, table, &mut findings)?;
-    let counted = session.count(table)?;
-    if counted != rows.len() as u64 {
-        findings.add(&format!(
-            "the row count says {counted}, the table has {} visible rows",
-            rows.len()
-        ));
+    let mut check = Check {
+        tell,
+        findings: 0,
+        progress,
+        done: 0,
+        total: steps_of(session, table)?,
+    };
+    check_row_runs(session, table, &mut check)?;
+    check_chains(session, table, &mut check)?;
+    let rows = digests_of_rows(session, table, &mut check)?;
+    if let Some(rows) = &rows {
+        let counted = session.count(table)?;
+        if counted != rows.count {
+            check.find(&format!(
+                "the row count says {counted}, the table has {} visible rows",
+                rows.count
+            ));
+        }
     }
     for number in 0..table.indexes.len() {
-        check_index(session, table, number, &rows, &mut findings)?;
-        progress(table.map.high_mark() * (2 + number as u64), total);
+        let rows = rows.as_ref().map(|rows| &rows.by_index[number]);
+        check_index(session, table, number, rows, &mut check)?;
     }
-    Ok(findings.count)
+    (check.progress)(check.total, check.total);
+    Ok(check.findings)
 }
 
-fn check_chains(
-    session: &Session,
-    table: &Table,
-    findings: &mut Findings<'_>,
-    progress: &mut dyn FnMut(u64),
-) -> Result<()> {
+/// About how many rows, slots and entries a check looks at.
+fn steps_of(session: &mut Session, table: &Arc<Table>) -> Result<u64> {
+    let shape = table.base.shape();
+    let pieces = shape.runs.iter().flat_map(|run| &run.pieces);
+    let slots: u64 = pieces.map(|piece| piece.section().entries).sum();
+    let parts = table.indexes.iter().map(|index| index.parts());
+    let entries: u64 = parts
+        .map(|parts| parts.runs.iter().map(|run| run.entries()).sum::<u64>())
+        .sum();
+    let rows = session.count(table)?;
+    Ok(slots + entries + rows * (1 + table.indexes.len() as u64))
+}
+
+/// Walks the versions of every row that has any in the log.
+fn check_chains(session: &Session, table: &Table, check: &mut Check<'_>) -> Result<()> {
     let db = session.database();
     for (row, word) in table.map.rows_from(RowId::new(1)) {
-        if row.raw().is_multiple_of(4096) {
-            progress(row.raw());
-            if session.gate().is_killed() {
-                return Err(Error::Killed);
-            }
-        }
+        check.step(session)?;
         let guard = crossbeam_epoch::pin();
         let mut addr = word.addr();
         let mut above = None;
@@ -95,12 +158,12 @@ fn check_chains(
                 Ok(Some(version)) => version,
                 Ok(None) => break,
                 Err(error) => {
-                    findings.add(&format!("row {row}: {error}"));
+                    check.find(&format!("row {row}: {error}"));
                     break;
                 }
             };
             if version.row() != row || version.table() != table.id {
-                findings.add(&format!(
+                check.find(&format!(
                     "row {row}: the version at {addr:?} belongs to row {} of table {}",
                     version.row(),
                     version.table()
@@ -108,7 +171,7 @@ fn check_chains(
                 break;
             }
             if above.is_some_and(|above| addr.lsn() >= above) {
-                findings.add(&format!("row {row}: the chain does not go down at {addr:?}"));
+                check.find(&format!("row {row}: the chain does not go down at {addr:?}"));
                 break;
             }
             above = Some(addr.lsn());
@@ -118,140 +181,33 @@ fn check_chains(
     Ok(())
 }
 
-/// Visible rows with the hash of their payload, which the index checks compare with.
-type Rows = HashMap<RowId, Vec<u8>>;
-
-fn check_rows(
-    session: &mut Session,
-    table: &std::sync::Arc<Table>,
-    findings: &mut Findings<'_>,
-) -> Result<Rows> {
-    let def = table.def();
-    let blobs = std::sync::Arc::clone(session.database().blobs());
-    let makers: Vec<Option<PayloadKeyMaker>> = table
-        .indexes
-        .iter()
-        .map(|index| {
-            if index.derivable {
-                PayloadKeyMaker::new(&index.def.spec, &def.schema).map(Some)
-            } else {
-                Ok(None)
-            }
-        })
-        .collect::<std::result::Result<_, _>>()?;
-    let keep_keys = makers.iter().any(Option::is_some);
-    let mut rows = Rows::new();
-    let mut cursor = Cursor::new(table);
-    cursor.bind(session, Bind::default())?;
-    cursor.scan_start(session)?;
-    let mut value = Vec::new();
-    loop {
-        let mut payload = Vec::new();
-        let mut row = RowId::new(0);
-        let mut problems = Vec::new();
-        let found = cursor.scan_next(session, |version| {
-            row = version.row();
-            problems.extend(check_payload(&def.schema, version.payload(), &blobs, &mut value).err());
-            if keep_keys {
-                payload = version.payload().to_vec();
-            }
-            Ok(())
-        })?;
-        if !found {
-            return Ok(rows);
-        }
-        for problem in problems {
-            findings.add(&format!("row {row}: {problem}"));
-        }
-        rows.insert(row, payload);
-    }
-}
-
-fn check_payload(
-    schema: &pbxt_rows::Schema,
-    payload: &[u8],
-    blobs: &pbxt_segment::BlobStore,
-    value: &mut Vec<u8>,
-) -> std::result::Result<(), String> {
-    let view = RowView::new(schema, payload).map_err(|error| error.to_string())?;
-    for column in 0..view.column_count() {
-        if let Value::External(blob) = view.get(column).map_err(|error| error.to_string())? {
-            let stored = pbxt_segment::BlobRef {
-                addr: blob.addr,
-                len: blob.len,
-                hash: blob.hash,
-            };
-            blobs.read(&stored, value).map_err(|error| error.to_string())?;
-        }
-    }
-    Ok(())
-}
-
+/// Checks one index; `rows` are the sums that the table scan gives for it, if it came to its end.
 fn check_index(
     session: &mut Session,
-    table: &std::sync::Arc<Table>,
+    table: &Arc<Table>,
     number: usize,
-    rows: &Rows,
-    findings: &mut Findings<'_>,
+    rows: Option<&Digests>,
+    check: &mut Check<'_>,
 ) -> Result<()> {
     let index = &table.indexes[number];
-    let name = index.def.name.clone();
+    let name = &index.def.name;
     let parts = index.parts();
     for tree in std::iter::once(&parts.active).chain(&parts.frozen) {
         if let Err(problem) = tree.check() {
-            findings.add(&format!("index '{name}': {problem}"));
+            check.find(&format!("index '{name}': {problem}"));
         }
     }
-    let schema = table.def().schema.clone();
-    let maker = if index.derivable {
-        Some(PayloadKeyMaker::new(&index.def.spec, &schema)?)
-    } else {
-        None
+    check_index_runs(session, index, &parts, check)?;
+    drop(parts);
+    let Some(rows) = rows else { return Ok(()) };
+    let shown = digests_of_index(session, table, number, rows, check);
+    let shown = check.absorb(&format!("index '{name}'"), shown)?;
+    let Some(shown) = shown else {
+        return Ok(());
     };
-    let mut seen: HashMap<RowId, u32> = HashMap::with_capacity(rows.len());
-    let mut cursor = Cursor::new(table);
-    cursor.bind(session, Bind::default())?;
-    cursor.index_start(session, number)?;
-    let mut forward = false;
-    let mut key = Vec::new();
-    loop {
-        let found = if forward {
-            cursor.index_move(session, true, false, |_| Ok(()))?
-        } else {
-            cursor.index_edge(session, false, |_| Ok(()))?
-        };
-        forward = true;
-        if !found {
-            break;
-        }
-        let row = cursor.row();
-        *seen.entry(row).or_default() += 1;
-        let Some(payload) = rows.get(&row) else {
-            findings.add(&format!(
-                "index '{name}' shows row {row}, which a table scan does not"
-            ));
-            continue;
-        };
-        if let Some(maker) = &maker {
-            key.clear();
-            maker.key_from_payload(
-                payload,
-                &mut StoredValues::new(session.database().blobs()),
-                &mut key,
-            )?;
-            if key != cursor.current_key() {
-                findings.add(&format!(
-                    "index '{name}' has row {row} under a key that its columns do not give"
-                ));
-            }
-        }
-    }
-    for row in rows.keys() {
-        match seen.get(row) {
-            Some(1) => {}
-            Some(times) => findings.add(&format!("index '{name}' shows row {row} {times} times")),
-            None => findings.add(&format!("index '{name}' does not show row {row}")),
-        }
+    let stretches = rows.differing(&shown);
+    if !stretches.is_empty() {
+        name_differences(session, table, number, rows, &stretches, check)?;
     }
     Ok(())
 }

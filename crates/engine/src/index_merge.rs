@@ -179,7 +179,12 @@ impl IndexMerger {
                 || move_down(&parts.runs).is_some()
                 || plan_index(&parts.runs, |run| is_settled_run(db, run, horizon)).is_some()
         };
-        self.large.is_some() || db.catalog.tables().iter().any(|table| table.indexes.iter().any(is_due))
+        self.large.is_some()
+            || db
+                .catalog
+                .tables()
+                .iter()
+                .any(|table| table.indexes.iter().any(is_due))
     }
 
     fn find_jobs(&mut self, db: &Database) -> (Vec<IndexJob>, bool) {

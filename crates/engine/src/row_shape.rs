@@ -256,7 +256,8 @@ impl RowPiece {
         Ok(cache.get_or_load(key, load)?)
     }
 
-    fn decode(&self, schema: &Schema, block: usize, raw: &[u8]) -> pbxt_base::Result<CachedRows> {
+    /// Rows of the bytes of a block; names file and place if they are damaged.
+    pub(crate) fn decode(&self, schema: &Schema, block: usize, raw: &[u8]) -> pbxt_base::Result<CachedRows> {
         RowBlock::decode(schema, raw)
             .map(CachedRows)
             .map_err(|fault| StorageError::Corrupt {

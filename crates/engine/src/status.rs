@@ -6,9 +6,10 @@
 use crate::database::Database;
 use crate::error::Result;
 use crate::session::{Isolation, Session};
-use crate::table::Table;
+use crate::table::{Index, Table};
 use pbxt_base::{CommitTs, TableId, TxnId};
-use pbxt_segment::SegmentClass;
+use pbxt_rowmap::MapWord;
+use pbxt_segment::{BlockCacheStats, SegmentClass};
 use pbxt_txlog::LogStats;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -49,14 +50,44 @@ pub struct Status {
     pub recovery_bytes: u64,
     pub recovery_records: u64,
     pub checkpoints: u64,
+    pub checkpoints_failed: u64,
     /// Milliseconds the last one took.
     pub checkpoint_millis: u64,
-    /// Checkpoints running now.
-    pub jobs_running: u64,
+    /// Now, 0 or 1.
+    pub checkpoints_running: u64,
+    /// Bytes of log that recovery would read now.
+    pub log_behind_checkpoint: u64,
+    /// Bytes of log kept for the rows in it, now.
+    pub hot_bytes: u64,
+    /// Rows whose word names a place in the log, now.
+    pub hot_rows: u64,
+    /// Deleted rows of which index entries may be left, now.
+    pub gone_rows: u64,
+    pub block_cache: BlockCacheStats,
+    pub block_cache_budget: u64,
+    /// Of all tables, now.
+    pub row_runs: RunTotals,
+    /// Of all indexes, now.
+    pub index_runs: RunTotals,
+    pub segments_compacted: u64,
+    pub rows_homed: u64,
+    pub merge_bytes_read: u64,
+    pub merge_bytes_written: u64,
+    /// Background work that is running or due now; see `Database::background_jobs`.
+    pub background_jobs: u64,
     /// Live ones, now.
     pub snapshots: u64,
     /// Commits since the oldest live snapshot, now.
     pub oldest_snapshot_age: u64,
+}
+
+/// Runs on disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct RunTotals {
+    pub runs: u64,
+    pub pieces: u64,
+    pub bytes: u64,
 }
 
 /// One running transaction.
@@ -78,8 +109,11 @@ pub struct TxnInfo {
 pub struct TableInfo {
     pub id: TableId,
     pub rows: u64,
+    /// Stored bytes of runs, and what the rows that are in none take in the log.
     pub data_bytes: u64,
+    /// Stored bytes of runs, and bytes of entries in memory.
     pub index_bytes: u64,
+    /// Before compression.
     pub mean_row_bytes: u64,
     pub next_auto_increment: u64,
     pub created: u64,
@@ -90,23 +124,78 @@ impl Table {
     /// Numbers of this table now, for estimates and listings.
     pub fn info(&self) -> TableInfo {
         let rows = u64::try_from(self.count.latest()).unwrap_or(0);
-        let data_bytes = self.data_bytes.load(Ordering::Relaxed);
+        let payload_bytes = self.data_bytes.load(Ordering::Relaxed);
         // Deltas of running transactions may make the estimate negative for a moment.
-        let data_bytes = if data_bytes > i64::MAX as u64 {
+        let payload_bytes = if payload_bytes > i64::MAX as u64 {
             0
         } else {
-            data_bytes
+            payload_bytes
         };
+        let mean_row_bytes = payload_bytes.checked_div(rows).unwrap_or(0);
+        let shape = self.base.shape();
+        let pieces = shape.runs.iter().flat_map(|run| &run.pieces);
+        let slots: u64 = pieces.map(|piece| piece.section().entries).sum();
+        let data_bytes = match slots {
+            0 => payload_bytes,
+            // An updated row has a slot, which counts for it.
+            _ => shape.stored_bytes() + rows.saturating_sub(slots) * mean_row_bytes,
+        };
+        let runs: u64 = self.indexes.iter().map(|index| index.run_totals().bytes).sum();
         TableInfo {
             id: self.id,
             rows,
             data_bytes,
-            index_bytes: self.index_bytes(),
-            mean_row_bytes: data_bytes.checked_div(rows).unwrap_or(0),
+            index_bytes: self.index_bytes() + runs,
+            mean_row_bytes,
             next_auto_increment: self.autoinc.next(),
             created: self.def().created,
             updated: self.updated.load(Ordering::Relaxed),
         }
+    }
+}
+
+impl Index {
+    fn run_totals(&self) -> RunTotals {
+        let parts = self.parts();
+        RunTotals {
+            runs: parts.runs.len() as u64,
+            pieces: parts.runs.iter().map(|run| run.pieces.len() as u64).sum(),
+            bytes: parts.runs.iter().map(|run| run.stored_bytes()).sum(),
+        }
+    }
+}
+
+impl Table {
+    fn run_totals(&self) -> RunTotals {
+        let shape = self.base.shape();
+        RunTotals {
+            runs: shape.runs.len() as u64,
+            pieces: shape.runs.iter().map(|run| run.pieces.len() as u64).sum(),
+            bytes: shape.stored_bytes(),
+        }
+    }
+
+    /// Words of the row map that name a version in the log.
+    fn hot_rows(&self) -> u64 {
+        let mut words = Vec::new();
+        let (mut leaf, mut rows) = (0, 0);
+        while let Some(found) = self.map.next_leaf(leaf) {
+            self.map.words(found, &mut words);
+            let is_hot = |word: &&u64| !MapWord::from_raw(**word).is_absent();
+            rows += words.iter().filter(is_hot).count() as u64;
+            leaf = found + 1;
+        }
+        rows
+    }
+}
+
+impl std::iter::Sum for RunTotals {
+    fn sum<I: Iterator<Item = Self>>(totals: I) -> Self {
+        totals.fold(Self::default(), |sum, more| Self {
+            runs: sum.runs + more.runs,
+            pieces: sum.pieces + more.pieces,
+            bytes: sum.bytes + more.bytes,
+        })
     }
 }
 
@@ -132,6 +221,9 @@ impl Database {
         let live = self.txns.live_snapshots();
         let counters = &self.counters;
         let maintenance = self.maintenance_status();
+        let upkeep = self.upkeep_counters();
+        let tail = self.log.tail().raw();
+        let indexes = tables.iter().flat_map(|table| &table.indexes);
         Ok(Status {
             committed: counters.committed.get(),
             rolled_back: counters.rolled_back.get(),
@@ -146,7 +238,7 @@ impl Database {
             lock_waits: self.waits.total.load(Ordering::Relaxed),
             lock_timeouts: self.waits.timeouts.load(Ordering::Relaxed),
             log: self.log.stats(),
-            tail: self.log.tail().raw(),
+            tail,
             durable: self.log.durable().raw(),
             index_bytes: tables.iter().map(|table| table.index_bytes()).sum(),
             row_map_bytes: tables.iter().map(|table| table.map.memory_bytes() as u64).sum(),
@@ -158,8 +250,22 @@ impl Database {
             recovery_bytes: counters.recovery_bytes.get(),
             recovery_records: counters.recovery_records.get(),
             checkpoints: maintenance.checkpoints,
+            checkpoints_failed: maintenance.failures,
             checkpoint_millis: maintenance.last_millis,
-            jobs_running: maintenance.running,
+            checkpoints_running: maintenance.running,
+            log_behind_checkpoint: tail.saturating_sub(maintenance.start.max(self.log.start().raw())),
+            hot_bytes: self.hot_bytes(),
+            hot_rows: tables.iter().map(|table| table.hot_rows()).sum(),
+            gone_rows: tables.iter().map(|table| table.gone.read().len()).sum(),
+            block_cache: self.cache.stats(),
+            block_cache_budget: self.cache.budget(),
+            row_runs: tables.iter().map(|table| table.run_totals()).sum(),
+            index_runs: indexes.map(Index::run_totals).sum(),
+            segments_compacted: upkeep.segments_compacted.get(),
+            rows_homed: upkeep.rows_homed.get(),
+            merge_bytes_read: upkeep.merge_bytes_read.get(),
+            merge_bytes_written: upkeep.merge_bytes_written.get(),
+            background_jobs: self.background_jobs()?,
             snapshots: live.timestamps().len() as u64,
             oldest_snapshot_age: live.frontier().raw() - live.horizon().raw(),
         })
@@ -237,8 +343,17 @@ impl Database {
             now.log.cache_hits,
             now.log.cache_misses
         ));
-        line("Index cache size: as large as the indexes, which are all in memory".into());
-        line(format!("Index cache usage: {} MiB", now.index_bytes / MIB));
+        line(format!(
+            "Index cache size: {} MiB, for blocks of rows and of indexes",
+            now.block_cache_budget / MIB
+        ));
+        line(format!(
+            "Index cache usage: {} MiB ({} hits, {} misses), and {} MiB of entries not yet in runs",
+            now.block_cache.bytes / MIB,
+            now.block_cache.hits,
+            now.block_cache.misses,
+            now.index_bytes / MIB
+        ));
         line(format!("Row map usage: {} MiB", now.row_map_bytes / MIB));
         line("Log cache size: part of the record cache".into());
         line(format!(
@@ -262,9 +377,14 @@ impl Database {
             now.recovery_micros / 1000
         ));
         line(format!(
-            "{} checkpoints, the last one in {} ms, {} running",
-            now.checkpoints, now.checkpoint_millis, now.jobs_running
+            "{} checkpoints ({} failed), the last one in {} ms, {} running; {} MiB of log behind it",
+            now.checkpoints,
+            now.checkpoints_failed,
+            now.checkpoint_millis,
+            now.checkpoints_running,
+            now.log_behind_checkpoint / MIB
         ));
+        write_storage(&mut line, now);
         line("----- transactions".into());
         line(format!(
             "{} committed, {} rolled back, {} running, {} prepared",
@@ -292,4 +412,32 @@ impl Database {
             let _ = write!(out, "{deadlock}");
         }
     }
+}
+
+/// Where rows and entries are, and what moves them.
+fn write_storage(line: &mut impl FnMut(String), now: &Status) {
+    const MIB: u64 = 1 << 20;
+    line("----- storage".into());
+    line(format!(
+        "Log kept for rows: {} MiB with {} rows; {} deleted rows have index entries left",
+        now.hot_bytes / MIB,
+        now.hot_rows,
+        now.gone_rows
+    ));
+    for (what, totals) in [("Row", now.row_runs), ("Index", now.index_runs)] {
+        line(format!(
+            "{what} runs: {} MiB in {} runs of {} pieces",
+            totals.bytes / MIB,
+            totals.runs,
+            totals.pieces
+        ));
+    }
+    line(format!(
+        "Compaction: {} rows moved from {} log segments; merges: {} MiB read, {} MiB written",
+        now.rows_homed,
+        now.segments_compacted,
+        now.merge_bytes_read / MIB,
+        now.merge_bytes_written / MIB
+    ));
+    line(format!("Background jobs running or due: {}", now.background_jobs));
 }
