@@ -178,7 +178,12 @@ impl Database {
             .tail()
             .raw()
             .saturating_sub(figures.start.load(Ordering::Relaxed));
-        trees >= figures.tree_limit || log >= figures.log_limit
+        trees >= figures.tree_limit || log >= figures.log_limit || self.superseded_is_much()
+    }
+
+    /// True if a checkpoint is being made or due.
+    pub(crate) fn checkpoint_is_coming(&self) -> bool {
+        self.maintenance.running.load(Ordering::Relaxed) > 0 || self.checkpoint_due()
     }
 
     /// One round of the checkpoint thread. True if a checkpoint was made.
