@@ -1,0 +1,290 @@
+//! The check finds damage in each part of a table, names it, and finds nothing else.
+
+#[path = "common/store.rs"]
+mod store;
+
+use pbxt::{KeyChanges, NewVersion};
+use pbxt_base::RowId;
+use pbxt_index::SECTION_INDEX_RUN;
+use pbxt_rowmap::MapWord;
+use pbxt_segment::{PieceFile, SegmentClass};
+use pbxt_sim::table::{NAME_INDEX, PlayRow};
+use std::sync::Arc;
+use store::Store;
+
+const GROUP_INDEX: usize = 1;
+
+/// A row in every run, everything on disk, and nothing due.
+fn settled_store(rows: u32) -> Store {
+    let mut store = Store::new();
+    store.insert(0..rows);
+    settle(&mut store);
+    store
+}
+
+fn settle(store: &mut Store) {
+    store.fill();
+    store.compact();
+    store.db.checkpoint_step().expect("a checkpoint");
+    store.merge();
+}
+
+fn findings(store: &mut Store) -> Vec<String> {
+    let found = store.client.check(&store.table).expect("checkable");
+    store.client.session.commit().expect("nothing to commit");
+    found
+}
+
+fn key_event(keys: &mut KeyChanges, index: usize, old: Option<&[u8]>, new: &[u8]) {
+    let mut put_old = |out: &mut Vec<u8>| -> pbxt::Result<()> {
+        out.extend_from_slice(old.unwrap_or_default());
+        Ok(())
+    };
+    let mut put_new = |out: &mut Vec<u8>| -> pbxt::Result<()> {
+        out.extend_from_slice(new);
+        Ok(())
+    };
+    let pushed = keys.push(
+        index,
+        false,
+        old.is_some().then_some(&mut put_old),
+        Some(&mut put_new),
+        &mut |_| Ok(()),
+    );
+    pushed.expect("nothing can fail");
+}
+
+/// Inserts a row under its keys in all indexes but one, and under these keys in that one.
+fn insert_with_keys(store: &mut Store, row: &PlayRow, index: usize, keys_there: &[Vec<u8>]) -> RowId {
+    let mut keys = KeyChanges::new();
+    for other in (0..pbxt_sim::table::INDEXES).filter(|other| *other != index) {
+        key_event(&mut keys, other, None, &store.table.key(other, row));
+    }
+    for key in keys_there {
+        key_event(&mut keys, index, None, key);
+    }
+    let payload = store.table.encode(row).expect("encoded");
+    let table = Arc::clone(&store.table.table);
+    let version = NewVersion {
+        payload: &payload,
+        schema_version: store.table.schema_version(),
+        keys: &keys,
+    };
+    let inserted = store
+        .client
+        .statement(|session| session.insert(&table, version))
+        .expect("inserted");
+    store.client.session.commit().expect("committed");
+    inserted
+}
+
+/// What is expected to be found while the rows are in the log, and when they have gone to runs.
+fn finds_hot_and_settled(store: &mut Store, expected: &[String]) {
+    assert_eq!(findings(store), expected, "in the log");
+    settle(store);
+    assert_eq!(findings(store), expected, "in runs");
+}
+
+#[test]
+fn a_sound_table_has_no_findings_and_progress_comes_to_its_end() {
+    let mut store = settled_store(200);
+    store.insert(200..300);
+    assert_eq!(findings(&mut store), Vec::<String>::new());
+    let mut last = (0, 0);
+    let table = Arc::clone(&store.table.table);
+    let count = store.client.statement(|session| {
+        pbxt::check_table(session, &table, &mut |_| {}, &mut |done, total| {
+            assert!(
+                done >= last.0 && done <= total,
+                "{done} of {total} after {last:?}"
+            );
+            last = (done, total);
+        })
+    });
+    assert_eq!(count.expect("checkable"), 0);
+    assert!(last.0 == last.1 && last.1 > 300, "{last:?}");
+}
+
+#[test]
+fn a_missing_entry_is_found() {
+    let mut store = settled_store(100);
+    for index in [GROUP_INDEX, NAME_INDEX] {
+        let row = insert_with_keys(&mut store, &Store::row(500 + index as u32), index, &[]);
+        let name = store.table.table.indexes[index].def.name.clone();
+        let found = findings(&mut store);
+        let expected = format!("index '{name}' does not show row {row}");
+        assert!(found.contains(&expected), "{found:?}");
+    }
+    let both = findings(&mut store);
+    assert_eq!(both.len(), 2, "{both:?}");
+    finds_hot_and_settled(&mut store, &both);
+}
+
+#[test]
+fn a_superfluous_entry_and_a_wrong_key_are_found() {
+    let mut store = settled_store(100);
+    let (row, other) = (Store::row(600), Store::row(601));
+    let keys = [
+        store.table.key(GROUP_INDEX, &row),
+        store.table.key(GROUP_INDEX, &other),
+    ];
+    let twice = insert_with_keys(&mut store, &row, GROUP_INDEX, &keys);
+    let wrong = insert_with_keys(&mut store, &Store::row(602), GROUP_INDEX, &keys[1..]);
+    let under_wrong_key =
+        |row| format!("index 'by_group' has row {row} under a key that its columns do not give");
+    let expected = [
+        under_wrong_key(twice),
+        under_wrong_key(wrong),
+        format!("index 'by_group' shows row {twice} 2 times"),
+    ];
+    finds_hot_and_settled(&mut store, &expected);
+}
+
+#[test]
+fn an_entry_of_a_row_that_is_not_there_is_found() {
+    let mut store = settled_store(100);
+    let row = store
+        .client
+        .insert(&store.table, &Store::row(700))
+        .expect("inserted");
+    store.client.session.commit().expect("committed");
+    let map = &store.table.table.map;
+    map.compare_exchange(row, map.load(row), MapWord::ABSENT)
+        .expect("nobody else changes it");
+    let found = findings(&mut store);
+    for index in &store.table.table.indexes {
+        let expected = format!(
+            "index '{}' shows row {row}, which a table scan does not",
+            index.def.name
+        );
+        assert!(found.contains(&expected), "{expected} is not in {found:?}");
+    }
+    let count = "the row count says 101, the table has 100 visible rows".to_owned();
+    assert!(found.contains(&count), "{found:?}");
+    assert_eq!(found.len(), 5, "{found:?}");
+}
+
+#[test]
+fn a_wrong_row_count_is_found() {
+    let mut store = settled_store(30);
+    store.fill();
+    let ts = store.db.txns().published();
+    store.table.table.count.push(ts, 3);
+    assert_eq!(
+        findings(&mut store),
+        ["the row count says 33, the table has 30 visible rows"]
+    );
+}
+
+#[test]
+fn few_wrong_rows_among_many_are_named_and_of_many_twenty() {
+    let mut store = Store::new();
+    let mut missing = Vec::new();
+    for chunk in 0..10 {
+        store.insert(chunk * 900..chunk * 900 + 899);
+        let row = Store::row(chunk * 900 + 899);
+        missing.push(insert_with_keys(&mut store, &row, GROUP_INDEX, &[]));
+    }
+    let expected: Vec<_> = missing
+        .iter()
+        .map(|row| format!("index 'by_group' does not show row {row}"))
+        .collect();
+    assert_eq!(findings(&mut store), expected);
+    for id in 10_000..10_040 {
+        insert_with_keys(&mut store, &Store::row(id), GROUP_INDEX, &[]);
+    }
+    let mut told = Vec::new();
+    let table = Arc::clone(&store.table.table);
+    let count = store.client.statement(|session| {
+        pbxt::check_table(
+            session,
+            &table,
+            &mut |text| told.push(text.to_owned()),
+            &mut |_, _| {},
+        )
+    });
+    assert_eq!((count.expect("checkable"), told.len()), (50, 20));
+}
+
+/// Name of the file, and offset of some byte in each block, of sections that `is_wanted`.
+fn blocks_of(store: &Store, class: SegmentClass, is_wanted: impl Fn(u8, u64) -> bool) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    for id in store.db.store().list(class).expect("listed") {
+        let file = PieceFile::open(store.db.store(), class, id).expect("a piece file");
+        for section in file.sections() {
+            if is_wanted(section.kind, section.owner) {
+                let blocks = 0..section.block_count();
+                found.extend(blocks.map(|block| (file.name().to_owned(), section.block_offset(block))));
+            }
+        }
+    }
+    found
+}
+
+/// Flips a bit in each block, one after the other, and expects the check to name its place.
+fn every_flip_is_found(store: &mut Store, blocks: &[(String, u64)]) {
+    assert!(!blocks.is_empty());
+    for (file, offset) in blocks {
+        for at in [offset + 5, offset + 20] {
+            store.disk.flip_bit(file, at, 3).expect("the file is there");
+            let found = findings(store);
+            let names_it = |text: &String| text.contains(file) && text.contains(&offset.to_string());
+            assert!(found.iter().any(names_it), "{file} at {at}: {found:?}");
+            store.disk.flip_bit(file, at, 3).expect("the file is there");
+        }
+    }
+    assert_eq!(findings(store), Vec::<String>::new());
+}
+
+#[test]
+fn a_damaged_block_of_rows_is_found_though_the_cache_has_it() {
+    let mut store = settled_store(300);
+    store.shows(0..300);
+    let id = u64::from(store.table.id().raw());
+    let blocks = blocks_of(&store, SegmentClass::Cold, |_, owner| owner == id);
+    every_flip_is_found(&mut store, &blocks);
+}
+
+#[test]
+fn a_damaged_block_of_an_index_is_found_though_the_cache_has_it() {
+    let mut store = settled_store(300);
+    store.shows(0..300);
+    for index in 0..pbxt_sim::table::INDEXES {
+        let id = u64::from(store.table.table.indexes[index].def.id.raw());
+        let blocks = blocks_of(&store, SegmentClass::Meta, |kind, owner| {
+            kind == SECTION_INDEX_RUN && owner == id
+        });
+        every_flip_is_found(&mut store, &blocks);
+    }
+}
+
+#[test]
+fn a_damaged_block_that_readers_need_ends_no_check() {
+    let mut store = settled_store(300);
+    let id = u64::from(store.table.id().raw());
+    let blocks = blocks_of(&store, SegmentClass::Cold, |_, owner| owner == id);
+    let (file, offset) = blocks[0].clone();
+    // Nothing has been read yet, so that the scan meets it too.
+    store
+        .disk
+        .flip_bit(&file, offset + 40, 0)
+        .expect("the file is there");
+    let found = findings(&mut store);
+    assert!(found.iter().any(|text| text.starts_with("rows: ")), "{found:?}");
+    let ends = |text: &String| text.starts_with("the table scan ends early: ");
+    assert!(found.iter().any(ends), "{found:?}");
+    assert_eq!(found.len(), 2, "indexes are sound and not compared: {found:?}");
+}
+
+#[test]
+fn a_kill_ends_a_check() {
+    let mut store = Store::new();
+    store.insert(0..5000);
+    let table = Arc::clone(&store.table.table);
+    let gate = Arc::clone(store.client.session.gate());
+    let checked = store.client.statement(|session| {
+        let mut kill = |_: u64, _: u64| gate.kill();
+        pbxt::check_table(session, &table, &mut |_| {}, &mut kill)
+    });
+    assert!(matches!(checked, Err(pbxt::Error::Killed)), "{checked:?}");
+}
