@@ -109,6 +109,13 @@ typedef struct pbxt_counters { /* totals since open unless "now" is said */
   uint64_t blob_bytes_written, segments_now, data_bytes_on_disk_now;
   uint64_t recovery_micros, recovery_log_bytes, recovery_records;
   uint64_t snapshots_now, oldest_snapshot_age_commits;
+  uint64_t block_cache_budget_bytes_now, block_cache_bytes_now, block_cache_hits, block_cache_misses;
+  uint64_t checkpoints_made, checkpoints_failed, checkpoints_running_now, checkpoint_last_millis;
+  uint64_t log_bytes_behind_checkpoint_now, hot_log_bytes_now, hot_rows_now, gone_rows_now;
+  uint64_t segments_compacted, rows_homed, merge_bytes_read, merge_bytes_written;
+  uint64_t row_runs_now, row_pieces_now, row_run_bytes_now;
+  uint64_t index_runs_now, index_pieces_now, index_run_bytes_now;
+  uint64_t background_jobs_now; /* 0: nothing is running or due */
 } pbxt_counters;
 pbxt_status pbxt_get_counters(pbxt_db* db, pbxt_counters* out);
 

@@ -335,31 +335,7 @@ impl Database {
             self.poisoned()
                 .map_or("good".into(), |why| format!("READ-ONLY, {why}"))
         ));
-        line("----- caches".into());
-        line(format!("Record cache size: {} MiB", self.cache_bytes / MIB));
-        line(format!(
-            "Record cache usage: {} MiB ({} hits, {} misses)",
-            now.log.cache_bytes / MIB,
-            now.log.cache_hits,
-            now.log.cache_misses
-        ));
-        line(format!(
-            "Index cache size: {} MiB, for blocks of rows and of indexes",
-            now.block_cache_budget / MIB
-        ));
-        line(format!(
-            "Index cache usage: {} MiB ({} hits, {} misses), and {} MiB of entries not yet in runs",
-            now.block_cache.bytes / MIB,
-            now.block_cache.hits,
-            now.block_cache.misses,
-            now.index_bytes / MIB
-        ));
-        line(format!("Row map usage: {} MiB", now.row_map_bytes / MIB));
-        line("Log cache size: part of the record cache".into());
-        line(format!(
-            "Log cache usage: {} MiB not yet durable",
-            (now.tail - now.durable.min(now.tail)) / MIB
-        ));
+        write_caches(&mut line, now, self.cache_bytes);
         line("----- transaction log".into());
         line(format!(
             "Data log files: {}, {} MiB on disk",
@@ -385,19 +361,7 @@ impl Database {
             now.log_behind_checkpoint / MIB
         ));
         write_storage(&mut line, now);
-        line("----- transactions".into());
-        line(format!(
-            "{} committed, {} rolled back, {} running, {} prepared",
-            now.committed, now.rolled_back, now.active, now.prepared
-        ));
-        line(format!(
-            "{} snapshots, the oldest {} commits old",
-            now.snapshots, now.oldest_snapshot_age
-        ));
-        line(format!(
-            "Rows: {} inserted, {} updated, {} deleted",
-            now.rows_inserted, now.rows_updated, now.rows_deleted
-        ));
+        write_transactions(&mut line, now);
         line("----- locks".into());
         line(format!(
             "{} waits, {} timeouts, {} write conflicts, {} deadlocks",
@@ -412,6 +376,55 @@ impl Database {
             let _ = write!(out, "{deadlock}");
         }
     }
+}
+
+/// What is kept in memory; `cache_bytes` is the setting.
+fn write_caches(line: &mut impl FnMut(String), now: &Status, cache_bytes: u64) {
+    const MIB: u64 = 1 << 20;
+    line("----- caches".into());
+    line(format!(
+        "Record cache size: part of the {} MiB of all caches",
+        cache_bytes / MIB
+    ));
+    line(format!(
+        "Record cache usage: {} MiB ({} hits, {} misses)",
+        now.log.cache_bytes / MIB,
+        now.log.cache_hits,
+        now.log.cache_misses
+    ));
+    line(format!(
+        "Index cache size: {} MiB, for blocks of rows and of indexes",
+        now.block_cache_budget / MIB
+    ));
+    line(format!(
+        "Index cache usage: {} MiB ({} hits, {} misses), and {} MiB of entries not yet in runs",
+        now.block_cache.bytes / MIB,
+        now.block_cache.hits,
+        now.block_cache.misses,
+        now.index_bytes / MIB
+    ));
+    line(format!("Row map usage: {} MiB", now.row_map_bytes / MIB));
+    line("Log cache size: part of the record cache".into());
+    line(format!(
+        "Log cache usage: {} MiB not yet durable",
+        (now.tail - now.durable.min(now.tail)) / MIB
+    ));
+}
+
+fn write_transactions(line: &mut impl FnMut(String), now: &Status) {
+    line("----- transactions".into());
+    line(format!(
+        "{} committed, {} rolled back, {} running, {} prepared",
+        now.committed, now.rolled_back, now.active, now.prepared
+    ));
+    line(format!(
+        "{} snapshots, the oldest {} commits old",
+        now.snapshots, now.oldest_snapshot_age
+    ));
+    line(format!(
+        "Rows: {} inserted, {} updated, {} deleted",
+        now.rows_inserted, now.rows_updated, now.rows_deleted
+    ));
 }
 
 /// Where rows and entries are, and what moves them.
