@@ -17,7 +17,7 @@ use crate::check_runs::{check_index_runs, check_row_runs};
 use crate::error::{Error, Result};
 use crate::host::HostTable;
 use crate::session::Session;
-use crate::table::Table;
+use crate::table::{Index, Table};
 use crate::view::read_version;
 use pbxt_base::{Error as StorageError, RowId};
 use std::sync::Arc;
@@ -137,7 +137,7 @@ fn steps_of(session: &mut Session, table: &Arc<Table>) -> Result<u64> {
     let shape = table.base.shape();
     let pieces = shape.runs.iter().flat_map(|run| &run.pieces);
     let slots: u64 = pieces.map(|piece| piece.section().entries).sum();
-    let parts = table.indexes.iter().map(|index| index.parts());
+    let parts = table.indexes.iter().map(Index::parts);
     let entries: u64 = parts
         .map(|parts| parts.runs.iter().map(|run| run.entries()).sum::<u64>())
         .sum();
