@@ -15,6 +15,7 @@ use crate::database::Database;
 use crate::error::Result;
 use crate::homing::fate_of;
 use crate::pacing::Progress;
+use crate::row_shape::Slot;
 use crate::table::Table;
 use parking_lot::Mutex;
 use pbxt_base::codec::{Reader, put_varint};
@@ -215,7 +216,7 @@ impl Database {
             return Err(error);
         }
         let is_in_shape = !matches!(fate, crate::homing::RowFate::Home { .. });
-        if let Some(Some(base)) = table.find_base(self, row)?.filter(|_| is_in_shape) {
+        if is_in_shape && let Slot::Row(base) = table.find_base(self, row)? {
             live.extend(large_values(
                 table.schema(),
                 base.block.payload(base.at).unwrap_or(&[]),

@@ -189,10 +189,14 @@ impl Session {
             .iter()
             .map(|piece| piece_of(class, piece.reference()));
         let lsn = self.log_pieces(table, IndexId::new(0), &rows.collect::<Vec<_>>(), loaded, space)?;
+        // Rule D23: a run is not merged as long as a record of the log's tail names it.
+        self.db.maintenance.note_load(lsn, self.work.last_lsn);
         for (index, run) in table.indexes.iter().zip(&loaded.runs) {
             let class = SegmentClass::Meta;
             let pieces = run.pieces.iter().map(|piece| piece_of(class, piece.reference()));
             self.log_pieces(table, index.def.id, &pieces.collect::<Vec<_>>(), loaded, space)?;
+            let stamp = run.tag.map_or(lsn, |(_, lsn)| lsn);
+            self.db.maintenance.note_load(stamp, self.work.last_lsn);
         }
         Ok(lsn)
     }

@@ -12,7 +12,7 @@ use crate::bulk_sort::{FAN_IN, MergedSource};
 use crate::bulk_spill::{Part, Source, SpillWriter};
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::row_shape::{RowPiece, RowRun};
+use crate::row_shape::{RowPiece, RowRun, Slot};
 use crate::row_writer::RowWriter;
 use crate::table::Table;
 use parking_lot::Mutex;
@@ -262,7 +262,7 @@ impl BulkWriter {
         };
         let table = Arc::clone(&self.table);
         let mut writer = RowWriter::new(table.schema(), table.def().compression.base());
-        writer.begin(&mut out, table.id);
+        RowWriter::begin(&mut out, table.id);
         for place in 0..chunk.rows() {
             let number = ranks.as_ref().map_or(place, |ranks| ranks.order[place] as usize);
             let row = RowId::new(base.raw() + place as u64);
@@ -457,7 +457,10 @@ impl Claimed {
 
 /// Payload of a row of the load.
 pub(crate) fn payload_of(db: &Database, table: &Table, rows: &RowRun, row: RowId) -> Result<Vec<u8>> {
-    let found = rows.find(table.schema(), &db.cache, row)?.flatten();
+    let found = match rows.find(table.schema(), &db.cache, row)? {
+        Slot::Row(found) => Some(found),
+        Slot::None | Slot::Deleted => None,
+    };
     let payload = found.as_ref().and_then(|base| base.block.payload(base.at));
     Ok(payload.map(<[u8]>::to_vec).unwrap_or_default())
 }

@@ -158,6 +158,23 @@ impl Session {
         Ok(())
     }
 
+    /// Makes the event at `lsn` void for everyone (rule X14). The caller is inside an operation guard.
+    pub(crate) fn void_one(&mut self, lsn: Lsn) -> Result<()> {
+        let range = VoidRange {
+            from: lsn,
+            to: Lsn::new(lsn.raw() + 1),
+        };
+        let record = RollbackToRecord {
+            txn: self.work.txn,
+            range,
+        };
+        self.db.txns.add_void(self.work.txn, range.from..range.to);
+        merge_void(&mut self.work.voids, range);
+        self.work.last_lsn = append(&self.db.log, record.encoded_len(), |out| record.encode_into(out))?;
+        self.work.logged = true;
+        Ok(())
+    }
+
     fn collect_deltas(&mut self) {
         self.delta_buffer.clear();
         let deltas = self.work.tables.iter().map(|work| CountDelta {

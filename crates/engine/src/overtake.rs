@@ -51,12 +51,15 @@ impl Session {
         let past = Viewer::snapshot(snapshot.ts(), TxnId::new(0), Viewer::NO_CURSOR);
         let seen = self.version_behind(table, row, before, past, &guard)?;
         let newer = self.newer_versions(before, seen.as_ref().map(Found::addr), &guard)?;
+        // A row that a load of another transaction brought has no record; its keys are those of its payload.
+        let newest = self.version_behind(table, row, before, Viewer::current(TxnId::new(0)), &guard)?;
+        let payload = newest.as_ref().filter(|_| seen.is_none()).map(Found::payload);
         for (number, index) in table.indexes.iter().enumerate() {
             // Where the change itself moves the key, its own events say that the newest key is left and what comes: an
             // entry or anti-entry of the same LSN here would contradict them.
             let change = keys.items().iter().find(|change| change.index == number);
             let new_key = change.and_then(|change| keys.new_key(change));
-            let moved = self.moved_key(table, index, &newer, seen.is_none())?;
+            let moved = self.moved_key(table, index, &newer, payload)?;
             if moved.then == moved.now {
                 continue;
             }
@@ -118,13 +121,14 @@ impl Session {
         Ok(newer)
     }
 
-    /// Key of the row in an index for the snapshot and now, from the images of the changes between.
+    /// Key of the row in an index for the snapshot and now, from the images of the changes between; `appeared` is the newest
+    /// payload of a row that the snapshot does not have.
     fn moved_key(
         &self,
         table: &Table,
         index: &Index,
         newer: &[RowRef<'_>],
-        appeared: bool,
+        appeared: Option<&[u8]>,
     ) -> Result<MovedKey> {
         let mut moved = MovedKey::default();
         for version in newer {
@@ -142,16 +146,16 @@ impl Session {
                 }
             }
         }
-        if !appeared {
+        let Some(payload) = appeared else {
             return Ok(moved);
-        }
+        };
         moved.then = None;
-        if let (None, true, Some(newest)) = (&moved.now, index.derivable, newer.first()) {
+        if moved.now.is_none() && index.derivable {
             let maker = PayloadKeyMaker::new(&index.def.spec, &table.def().schema)?;
             let mut key = Vec::new();
             let mut values = StoredValues::new(self.db.blobs());
-            maker.key_from_payload(newest.payload(), &mut values, &mut key)?;
-            maker.unpack_from_payload(newest.payload(), &mut values, &mut moved.unpack)?;
+            maker.key_from_payload(payload, &mut values, &mut key)?;
+            maker.unpack_from_payload(payload, &mut values, &mut moved.unpack)?;
             moved.now = Some(key);
         }
         Ok(moved)

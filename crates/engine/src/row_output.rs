@@ -77,7 +77,7 @@ impl<'db> RowOutput<'db> {
                 .insert(PieceWriter::create(&self.db.store, SegmentClass::Cold)?),
         };
         if !self.is_open {
-            rows.begin(writer, table);
+            RowWriter::begin(writer, table);
             self.is_open = true;
         }
         rows.push(writer, row, payload)

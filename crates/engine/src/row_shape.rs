@@ -78,27 +78,24 @@ pub(crate) struct RowBase {
     shape: ArcSwap<RowShape>,
 }
 
+/// What runs have of a row.
+#[derive(Debug)]
+pub(crate) enum Slot {
+    /// Nothing.
+    None,
+    /// That it was deleted.
+    Deleted,
+    /// Its newest version that is not hot.
+    Row(BaseRow),
+}
+
 /// Key bytes of a row id in the fences of a piece.
 #[expect(clippy::big_endian_bytes, reason = "fences order as big-endian numbers do")]
 pub(crate) fn fence_of(row: RowId) -> [u8; 8] {
     row.raw().to_be_bytes()
 }
 
-/// Row id of a fence.
-#[expect(clippy::big_endian_bytes, reason = "fences order as big-endian numbers do")]
-pub(crate) fn row_of_fence(fence: &[u8]) -> RowId {
-    fence
-        .first_chunk::<8>()
-        .map_or(RowId::new(0), |bytes| RowId::new(u64::from_be_bytes(*bytes)))
-}
-
 impl RowBase {
-    pub(crate) fn new(shape: RowShape) -> Self {
-        Self {
-            shape: ArcSwap::from_pointee(shape),
-        }
-    }
-
     /// The shape now (rule B2: after the word was loaded).
     #[inline]
     pub(crate) fn shape(&self) -> Arc<RowShape> {
@@ -123,21 +120,17 @@ impl RowBase {
         runs.find(|run| run.has_slot(row)).map(|run| run.stamp)
     }
 
-    /// The row's slot in the newest run that has one. `Some(None)`: it says "deleted".
+    /// The row's slot in the newest run that has one.
     #[inline]
-    pub(crate) fn find(
-        &self,
-        schema: &Schema,
-        cache: &BlockCache,
-        row: RowId,
-    ) -> Result<Option<Option<BaseRow>>> {
+    pub(crate) fn find(&self, schema: &Schema, cache: &BlockCache, row: RowId) -> Result<Slot> {
         let shape = self.shape.load();
         for run in &shape.runs {
-            if let Some(found) = run.find(schema, cache, row)? {
-                return Ok(Some(found));
+            let slot = run.find(schema, cache, row)?;
+            if !matches!(slot, Slot::None) {
+                return Ok(slot);
             }
         }
-        Ok(None)
+        Ok(Slot::None)
     }
 }
 
@@ -154,26 +147,24 @@ impl RowRun {
         self.pieces.partition_point(|piece| piece.last < row)
     }
 
-    pub(crate) fn find(
-        &self,
-        schema: &Schema,
-        cache: &BlockCache,
-        row: RowId,
-    ) -> Result<Option<Option<BaseRow>>> {
+    pub(crate) fn find(&self, schema: &Schema, cache: &BlockCache, row: RowId) -> Result<Slot> {
         let Some(piece) = self.pieces.get(self.piece_at(row)) else {
-            return Ok(None);
+            return Ok(Slot::None);
         };
         if row < piece.first || !piece.rows.contains(row.raw()) {
-            return Ok(None);
+            return Ok(Slot::None);
         }
         let block_no = piece.block_of(row);
         let block = piece.block(schema, cache, block_no)?;
         let at = block.find(row).ok_or_else(|| piece.damaged(block_no, row))?;
-        Ok(Some(block.payload(at).is_some().then_some(BaseRow {
+        if block.payload(at).is_none() {
+            return Ok(Slot::Deleted);
+        }
+        Ok(Slot::Row(BaseRow {
             block,
             at,
             stamp: self.stamp,
-        })))
+        }))
     }
 
     /// True if the run has a slot of the row; it may say "deleted". No I/O.

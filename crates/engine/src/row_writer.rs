@@ -46,7 +46,7 @@ impl<'s> RowWriter<'s> {
     }
 
     /// Begins a section of the table.
-    pub(crate) fn begin(&mut self, out: &mut PieceWriter, table: TableId) {
+    pub(crate) fn begin(out: &mut PieceWriter, table: TableId) {
         out.begin_section(u64::from(table.raw()), SECTION_ROWS);
     }
 
@@ -62,11 +62,6 @@ impl<'s> RowWriter<'s> {
             self.flush(out)?;
         }
         Ok(())
-    }
-
-    /// Rows since `begin`.
-    pub(crate) fn rows(&self) -> u64 {
-        self.rows.len()
     }
 
     /// Ends the section; its number.

@@ -130,6 +130,9 @@ pub(crate) struct Work {
     pub isolation: Isolation,
 }
 
+/// Rows a session writes between two looks at whether background work keeps up.
+const ROWS_BETWEEN_LOOKS: u64 = 256;
+
 /// One connection.
 #[derive(Debug)]
 pub struct Session {
@@ -374,6 +377,9 @@ impl Session {
     /// Counts a written row.
     pub(crate) fn note_row_written(&mut self) {
         self.work.rows_written += 1;
+        if self.work.rows_written.is_multiple_of(ROWS_BETWEEN_LOOKS) {
+            self.db.pressure();
+        }
         self.gate
             .shown
             .rows_written

@@ -12,8 +12,7 @@ use crate::counts::RowCount;
 use crate::database::Database;
 use crate::definition::{IndexDef, TableDef};
 use crate::error::Result;
-use crate::row_shape::RowBase;
-use crate::version::BaseRow;
+use crate::row_shape::{RowBase, Slot};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use pbxt_base::{CommitTs, IndexId, Lsn, RowId, TableId, TxnId, stop_point};
@@ -102,12 +101,12 @@ impl Table {
         &self.schema
     }
 
-    /// The row outside the hot log. `Some(None)`: deleted. The row's word was loaded before (rule B2).
+    /// The row outside the hot log. The row's word was loaded before (rule B2).
     #[inline]
-    pub(crate) fn find_base(&self, db: &Database, row: RowId) -> Result<Option<Option<BaseRow>>> {
+    pub(crate) fn find_base(&self, db: &Database, row: RowId) -> Result<Slot> {
         stop_point!("read.before_shape");
         if self.base.is_empty() {
-            return Ok(None);
+            return Ok(Slot::None);
         }
         self.base.find(&self.schema, &db.cache, row)
     }

@@ -15,7 +15,7 @@ use crate::session::{Isolation, Session};
 use crate::table::Table;
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
-use pbxt_base::{RowId, TxnId, stop_point};
+use pbxt_base::{Lsn, RowId, TxnId, stop_point};
 use pbxt_index::{Batch, EntryRef, Fate, IndexParts, KeyGroup, Sign};
 use pbxt_txn::{EventDecision, IndexEvent, LockMode, Resource, Stamp, TxnStatus, Viewer, decide_events};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Session {
         key: &[u8],
         row: RowId,
         unpack: &[u8],
-    ) -> Result<EntryRef> {
+    ) -> Result<Claim> {
         let db = Arc::clone(&self.db);
         let index = &table.indexes[position];
         let mut turn = Turn::none(&db.waits);
@@ -58,7 +58,8 @@ impl Session {
                     if !index.has_parts(&parts) || groups.changed(&parts, key) {
                         continue;
                     }
-                    let lsn = db.log.tail();
+                    // Rule X14: no record has an odd LSN, so this one can be made void alone.
+                    let lsn = Lsn::new(db.log.tail().raw() | 1);
                     let entry = parts
                         .active
                         .insert(key, row, self.work.txn, lsn, Sign::Entry, unpack)?;
@@ -70,7 +71,11 @@ impl Session {
                     drop(operation);
                     turn.took();
                     stop_point!("unique.after_claim");
-                    return Ok(entry);
+                    return Ok(Claim {
+                        index: position,
+                        entry,
+                        lsn,
+                    });
                 }
                 Probe::Taken(holder) => {
                     return Err(Error::DuplicateKey {
@@ -187,6 +192,16 @@ pub(crate) fn collect_events(
         Fate::Keep
     })?;
     Ok(())
+}
+
+/// A published claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claim {
+    /// Position of the index.
+    pub index: usize,
+    pub entry: EntryRef,
+    /// LSN of the entry, which no other event has.
+    pub lsn: Lsn,
 }
 
 /// What lay under a key in the trees of an index when it was probed.

@@ -98,15 +98,6 @@ impl Found<'_> {
         }
     }
 
-    #[inline]
-    pub(crate) fn lsn(&self) -> Lsn {
-        match self {
-            Self::Hot(_, lsn) => *lsn,
-            Self::Base(base) => base.stamp.lsn,
-            Self::Slot(stamp) => stamp.lsn,
-        }
-    }
-
     /// What a version above it names as its predecessor.
     pub(crate) fn addr(&self) -> Addr {
         match self {

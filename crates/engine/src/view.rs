@@ -9,6 +9,7 @@
 
 use crate::database::Database;
 use crate::error::Result;
+use crate::row_shape::Slot;
 use crate::table::Table;
 use crate::version::Found;
 use crossbeam_epoch::Guard;
@@ -132,7 +133,7 @@ impl View {
         row: RowId,
         guard: &'g Guard,
     ) -> Result<Resolved<'g>> {
-        let Some(Some(base)) = table.find_base(db, row)? else {
+        let Slot::Row(base) = table.find_base(db, row)? else {
             return Ok(Resolved::Absent);
         };
         let stamp = base.stamp;

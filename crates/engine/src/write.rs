@@ -14,12 +14,13 @@ use crate::keys::KeyChanges;
 use crate::locking::{Linked, blockers_of, dropped};
 use crate::session::Session;
 use crate::table::Table;
+use crate::unique::Claim;
 use crate::version::Found;
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
 use crossbeam_epoch::Guard;
 use pbxt_base::{Addr, Lsn, RowId, stop_point};
-use pbxt_index::{EntryRef, Sign};
+use pbxt_index::Sign;
 use pbxt_rowmap::MapWord;
 use pbxt_txlog::{KeyImage, RowKind, RowRecord, Space};
 use pbxt_txn::{LockMode, Resource, Viewer};
@@ -114,7 +115,7 @@ impl Session {
             }
             Err(error) => {
                 drop(operation);
-                self.withdraw(table, row, &claims, version.keys)?;
+                self.withdraw(table, &claims)?;
                 Err(error)
             }
         }
@@ -171,11 +172,11 @@ impl Session {
                 }
                 Ok(Attempt::Changed) => {
                     drop(operation);
-                    self.withdraw_for(table, row, &claims, version)?;
+                    self.withdraw(table, &claims)?;
                 }
                 Ok(Attempt::Blocked) => {
                     drop(operation);
-                    self.withdraw_for(table, row, &claims, version)?;
+                    self.withdraw(table, &claims)?;
                     let own = self.work.txn;
                     let blockers = || blockers_of(&db, own, table, row, LockMode::Exclusive, None);
                     let resource = Resource::Row(table.id, row);
@@ -183,7 +184,7 @@ impl Session {
                 }
                 Err(error) => {
                     drop(operation);
-                    self.withdraw_for(table, row, &claims, version)?;
+                    self.withdraw(table, &claims)?;
                     return Err(error);
                 }
             }
@@ -300,9 +301,9 @@ impl Session {
         for change in keys.items().iter().filter(|change| change.claim) {
             let Some(key) = keys.new_key(change) else { continue };
             match self.claim(table, change.index, key, row, keys.unpack(change)) {
-                Ok(entry) => claims.push(change.index, entry),
+                Ok(claim) => claims.push(claim),
                 Err(error) => {
-                    self.withdraw(table, row, &claims, keys)?;
+                    self.withdraw(table, &claims)?;
                     return Err(error);
                 }
             }
@@ -310,37 +311,19 @@ impl Session {
         Ok(claims)
     }
 
-    fn withdraw_for(
-        &self,
-        table: &Table,
-        row: RowId,
-        claims: &Claims,
-        version: Option<NewVersion<'_>>,
-    ) -> Result<()> {
-        match version {
-            Some(version) => self.withdraw(table, row, claims, version.keys),
-            None => Ok(()),
-        }
-    }
-
     /// Takes claims back: nobody may find the keys taken by a row that was not written. A claim whose tree was frozen
-    /// meanwhile may be in a run already; there an anti-entry says the same (rule X14).
-    fn withdraw(&self, table: &Table, row: RowId, claims: &Claims, keys: &KeyChanges) -> Result<()> {
-        if claims.is_empty() {
-            return Ok(());
-        }
-        let _operation = self.db.guards.enter(self.shard);
-        for (number, entry) in claims.iter() {
-            let index = &table.indexes[number];
-            let parts = index.parts();
-            if parts.active.id() == Some(entry.tree_id()) {
-                parts.active.mark_dead(entry);
+    /// meanwhile may be in a run already: its LSN becomes void for everyone, as that of an undone record does (rule X14).
+    fn withdraw(&mut self, table: &Table, claims: &Claims) -> Result<()> {
+        for claim in claims.iter() {
+            let db = Arc::clone(&self.db);
+            let operation = db.guards.enter(self.shard);
+            let parts = table.indexes[claim.index].parts();
+            if parts.active.id() == Some(claim.entry.tree_id()) {
+                parts.active.mark_dead(claim.entry);
                 continue;
             }
-            let change = keys.items().iter().find(|change| change.index == number);
-            if let Some(key) = change.and_then(|change| keys.new_key(change)) {
-                index.insert(key, row, self.work.txn, self.db.log.tail(), Sign::Anti, &[])?;
-            }
+            self.void_one(claim.lsn)?;
+            drop(operation);
         }
         Ok(())
     }
@@ -448,23 +431,19 @@ impl Session {
 /// Claims made for one row; a few stand in place, more in a list.
 #[derive(Debug, Default)]
 struct Claims {
-    first: [Option<(usize, EntryRef)>; 4],
-    more: Vec<(usize, EntryRef)>,
+    first: [Option<Claim>; 4],
+    more: Vec<Claim>,
 }
 
 impl Claims {
-    fn push(&mut self, index: usize, entry: EntryRef) {
+    fn push(&mut self, claim: Claim) {
         match self.first.iter_mut().find(|slot| slot.is_none()) {
-            Some(slot) => *slot = Some((index, entry)),
-            None => self.more.push((index, entry)),
+            Some(slot) => *slot = Some(claim),
+            None => self.more.push(claim),
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.first[0].is_none()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (usize, EntryRef)> + '_ {
-        self.first.iter().flatten().chain(&self.more).copied()
+    fn iter(&self) -> impl Iterator<Item = &Claim> {
+        self.first.iter().flatten().chain(&self.more)
     }
 }

@@ -151,3 +151,42 @@ fn a_checkpoint_waits_for_an_operation_it_could_pass() {
         );
     }
 }
+
+/// Rule X14: the entry of a claim is in a run when the claim is taken back; memory alone must not know of that.
+#[test]
+fn a_claim_taken_back_after_its_tree_was_frozen_stays_void_over_a_crash() {
+    let turn = turn();
+    let mut bench = Bench::new();
+    let first = bench.client.insert(&bench.table, &tagged(1)).expect("inserted");
+    bench.client.insert(&bench.table, &tagged(2)).expect("inserted");
+    bench.client.session.commit().expect("committed");
+    let mut client = bench.other(1);
+    let table = bench.table.clone();
+    let held = hold_at(&turn, "unique.after_claim", move || {
+        let moved = |old: &PlayRow| PlayRow {
+            id: 50,
+            tag: Some(2),
+            ..old.clone()
+        };
+        let refused = client.update(&table, first, moved);
+        assert!(refused.is_err(), "the tag belongs to another row");
+        client.insert(&table, &tagged(60)).expect("inserted");
+        client.session.commit().expect("committed");
+    });
+    bench.db.checkpoint_step().expect("a checkpoint");
+    held.release();
+    let expected = vec![(1, Some(1)), (2, Some(2)), (60, Some(60))];
+    assert_eq!(content(&bench.db, "t"), expected);
+    bench
+        .client
+        .insert(&bench.table, &row(50))
+        .expect("the key is free");
+    bench.client.session.rollback().expect("rolled back");
+    let db = open(&bench.disk.crash(7));
+    assert_eq!(content(&db, "t"), expected);
+    let table = PlayTable::open(&db, "t").expect("the table");
+    let mut client = Client::new(&db, 2);
+    client
+        .insert(&table, &row(50))
+        .expect("the key is free after a crash, too");
+}

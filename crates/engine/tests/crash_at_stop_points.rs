@@ -9,7 +9,8 @@ mod common;
 
 use common::{open, row};
 use parking_lot::Mutex;
-use pbxt::{ConflictMode, NewVersion, SessionConfig};
+use pbxt::{ConflictMode, NewVersion, Progress, SessionConfig};
+use pbxt_base::RowId;
 use pbxt_base::stop_point::{NAMES, set_hook};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
@@ -63,6 +64,7 @@ fn live(disk: &SimDisk, camera: &Camera) {
         lock_wait_timeout_ms: 1,
         ..SessionConfig::default()
     });
+    let mut first = RowId::new(u64::MAX);
     for id in 1..=400_u32 {
         let memo = vec![id as u8; if id % 9 == 0 { 3000 } else { 200 }];
         let content = PlayRow {
@@ -71,6 +73,7 @@ fn live(disk: &SimDisk, camera: &Camera) {
             ..row(id)
         };
         let made = client.insert(&table, &content).expect("no fault is planted");
+        first = first.min(made);
         match id % 10 {
             1 => {
                 let savepoint = client.session.savepoint().expect("no fault is planted");
@@ -109,6 +112,17 @@ fn live(disk: &SimDisk, camera: &Camera) {
         client.session.commit().expect("no fault is planted");
         camera.acknowledged.store(id, Ordering::SeqCst);
         db.housekeeping_step();
+        if id % 40 == 20 {
+            // A row that left the log comes back to it, and leaves it again.
+            let grown = |old: &PlayRow| PlayRow {
+                group: Some(id),
+                ..old.clone()
+            };
+            let changed = client.update(&table, first, grown).expect("no fault is planted");
+            assert!(changed.is_some(), "the first row is there");
+            client.session.commit().expect("no fault is planted");
+            while db.upkeep_step(true).expect("no fault is planted") == Progress::Worked {}
+        }
         if id % 80 == 40 {
             db.checkpoint_step().expect("no fault is planted");
         }

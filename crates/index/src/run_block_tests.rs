@@ -82,7 +82,11 @@ fn unpack_information_that_is_the_key_but_for_its_case_takes_next_to_nothing() {
             let value: Vec<u8> = (0..11)
                 .map(|at| {
                     let letter = b'A' + (number * 31 + at * at * 17 + number * at) as u8 % 26;
-                    if (number * 7 + at * 3) % 5 < 2 { letter + 32 } else { letter }
+                    if (number * 7 + at * 3) % 5 < 2 {
+                        letter + 32
+                    } else {
+                        letter
+                    }
                 })
                 .collect();
             let key = [value.to_ascii_uppercase(), (number as u8).to_le_bytes().to_vec()].concat();
@@ -100,7 +104,10 @@ fn unpack_information_that_is_the_key_but_for_its_case_takes_next_to_nothing() {
         .map(|(key, row, lsn, sign, txn, _)| (key.clone(), *row, *lsn, *sign, *txn, Vec::new()))
         .collect();
     let extra = bytes.len() - encode(&bare, Some(1)).len();
-    assert!(extra < 200 * 4, "{extra} bytes for the case of 200 values of 11 letters");
+    assert!(
+        extra < 200 * 4,
+        "{extra} bytes for the case of 200 values of 11 letters"
+    );
 }
 
 #[test]

@@ -18,9 +18,8 @@ use crate::columns::{self, damaged, unzigzag};
 use crate::entry::{KEY_AT, KEY_BYTES_MAX, NewEntry, ROW_BITS, Sign};
 use crate::run_encode::{
     BLOCK_BYTES, COLUMNS_KNOWN, HAS_LSN, HAS_REPEATS, HAS_SIGN, HAS_TXN, HAS_UNPACK, KEYS_ARE_NUMBERS,
-    ROWS_OFF_KEY_4, ROWS_OFF_KEY_8, ROWS_STEPS, STREAM_PLAIN, STREAM_ZSTD, UNPACK_NUMBERS,
-    UNPACK_OFF_KEY, UNPACK_TEXT, like_of,
-    tail_number,
+    ROWS_OFF_KEY_4, ROWS_OFF_KEY_8, ROWS_STEPS, STREAM_PLAIN, STREAM_ZSTD, UNPACK_NUMBERS, UNPACK_OFF_KEY,
+    UNPACK_TEXT, like_of, tail_number,
 };
 
 /// A full block and one entry of the largest size.
@@ -106,7 +105,7 @@ impl<'a> Columns<'a> {
         match reader.u8()? {
             UNPACK_TEXT => self.unpack = stream(reader)?,
             UNPACK_OFF_KEY => {
-                self.off_key = Some(reader.u8()? as i8);
+                self.off_key = Some(reader.u8()?.cast_signed());
                 self.unpack = stream(reader)?;
             }
             UNPACK_NUMBERS => {

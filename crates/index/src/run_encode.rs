@@ -227,7 +227,7 @@ impl BlockWriter {
             columns::put(out, &numbers);
         } else if let Some((offset, text)) = self.unpack_off_key() {
             out.push(UNPACK_OFF_KEY);
-            out.push(offset as u8);
+            out.push(offset.cast_unsigned());
             put_stream(out, &text, level, &mut self.packer);
         } else {
             out.push(UNPACK_TEXT);
