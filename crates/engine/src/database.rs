@@ -20,7 +20,7 @@ use crate::recovery;
 use crate::session::TableWork;
 use crate::waits::{WaitObserver, Waits};
 use parking_lot::Mutex;
-use pbxt_base::{CommitTs, Error as StorageError};
+use pbxt_base::{CommitTs, Error as StorageError, Lsn};
 use pbxt_index::StripeLatches;
 use pbxt_io::{Clock, Disk, Poison, SystemClock, Worker};
 use pbxt_segment::{BlobStore, BlockCache, Geometry, OpenMode, SegmentStore};
@@ -166,19 +166,22 @@ impl Database {
         let quiet_at = (found.records == 0).then(|| db.log.tail());
         db.maintenance.note_opened(found.start, quiet_at);
         for record in found.loads {
-            db.maintenance.note_load(pbxt_base::Lsn::new(0), record);
+            db.maintenance.note_load(Lsn::new(0), record);
         }
-        db.counters
-            .recovery_micros
-            .add((db.clock.now_millis() - started) * 1000);
-        db.counters.recovery_records.add(found.records);
-        db.counters.recovery_bytes.add(found.bytes);
+        db.note_recovery(started, found.records, found.bytes);
         if options.background {
             db.start_housekeeper()?;
             db.start_checkpoints()?;
             db.start_upkeep()?;
         }
         Ok(db)
+    }
+
+    fn note_recovery(&self, started_millis: u64, records: u64, bytes: u64) {
+        let took = self.clock.now_millis() - started_millis;
+        self.counters.recovery_micros.add(took * 1000);
+        self.counters.recovery_records.add(records);
+        self.counters.recovery_bytes.add(bytes);
     }
 
     /// Logs exact counters, flushes, and notes the orderly close. No session may be open.

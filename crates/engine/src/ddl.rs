@@ -48,6 +48,7 @@ impl Database {
         let _turn = self.ddl.lock();
         self.log_ddl(&[CatalogOp::Drop(table.id)])?;
         self.catalog.remove(table.id);
+        self.maintenance.note_dropped(table.stored_bytes());
         self.row_locks.forget_table(table.id);
         drop(locked);
         Ok(())
@@ -76,6 +77,7 @@ impl Database {
         let ops = [CatalogOp::Drop(old.id), CatalogOp::Put(Box::new(def.clone()), 1)];
         let ts = self.log_ddl(&ops)?;
         self.catalog.remove(old.id);
+        self.maintenance.note_dropped(old.stored_bytes());
         self.catalog.put(Arc::new(Table::new(def, ts, 1, 0)));
         drop(locked);
         Ok(())

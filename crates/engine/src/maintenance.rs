@@ -24,6 +24,8 @@ const TREE_BYTES_MIN: u64 = 16 << 20;
 const PRESSURE: u64 = 4;
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of files that a checkpoint would give back, before it is made for that.
+const UNUSED_BYTES_MAX: u64 = 32 << 20;
 /// Pause after a failure.
 const RETRY_MILLIS: u64 = 5_000;
 /// How long a slowed-down writer sleeps for each time the trees pass their limit.
@@ -46,6 +48,8 @@ pub(crate) struct Maintenance {
     log_limit: u64,
     tree_limit: u64,
     retry_at: AtomicU64,
+    /// Bytes of files that only tables dropped since the last checkpoint had.
+    dropped: AtomicU64,
     /// Loads whose records lie at or behind the newest durable checkpoint: LSN of their stamp, of the record (rule D23).
     loads: Mutex<Vec<(Lsn, Lsn)>>,
     worker: Mutex<Option<Worker>>,
@@ -99,6 +103,7 @@ impl Maintenance {
             log_limit: cache_bytes.clamp(LOG_BYTES.0, LOG_BYTES.1),
             tree_limit: (cache_bytes / 8).max(TREE_BYTES_MIN),
             retry_at: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
             loads: Mutex::new(Vec::new()),
             worker: Mutex::new(None),
         }
@@ -128,6 +133,11 @@ impl Maintenance {
         self.loads.lock().push((stamp, record));
     }
 
+    /// A table with so many bytes of files is gone.
+    pub(crate) fn note_dropped(&self, bytes: u64) {
+        self.dropped.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// A checkpoint counts.
     pub(crate) fn note_done(&self, start: Lsn) {
         let mut loads = self.loads.lock();
@@ -135,6 +145,7 @@ impl Maintenance {
         self.start.store(start.raw(), Ordering::Release);
         drop(loads);
         self.quiet_at.store(start.raw(), Ordering::Relaxed);
+        self.dropped.store(0, Ordering::Relaxed);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -162,7 +173,7 @@ impl Database {
         }
     }
 
-    /// True if recovery would read too much log, or index entries take too much memory.
+    /// True if recovery would read too much log, index entries take too much memory, or unused files too much room.
     pub fn checkpoint_due(&self) -> bool {
         let trees: u64 = self
             .catalog
@@ -178,7 +189,13 @@ impl Database {
             .tail()
             .raw()
             .saturating_sub(figures.start.load(Ordering::Relaxed));
-        trees >= figures.tree_limit || log >= figures.log_limit || self.superseded_is_much()
+        // Only a checkpoint gives files back: those of dropped tables, and segments whose rows have all been homed.
+        let homed = self.log_floor().raw().saturating_sub(self.log.start().raw());
+        let unused = homed + figures.dropped.load(Ordering::Relaxed);
+        trees >= figures.tree_limit
+            || log >= figures.log_limit
+            || unused >= UNUSED_BYTES_MAX
+            || self.superseded_is_much()
     }
 
     /// True if a checkpoint is being made or due.

@@ -154,6 +154,12 @@ impl Table {
         self.indexes.iter().find(|index| index.def.id == id)
     }
 
+    /// Bytes of its runs on disk.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        let runs = |index: &Index| -> u64 { index.parts().runs.iter().map(|run| run.stored_bytes()).sum() };
+        self.base.shape().stored_bytes() + self.indexes.iter().map(runs).sum::<u64>()
+    }
+
     /// Bytes of index entries in memory.
     pub fn index_bytes(&self) -> u64 {
         self.indexes.iter().map(Index::memory_bytes).sum()

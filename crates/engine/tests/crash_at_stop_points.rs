@@ -9,7 +9,7 @@ mod common;
 
 use common::{open, row};
 use parking_lot::Mutex;
-use pbxt::{ConflictMode, NewVersion, Progress, SessionConfig};
+use pbxt::{ConflictMode, Database, NewVersion, Progress, SessionConfig};
 use pbxt_base::RowId;
 use pbxt_base::stop_point::{NAMES, set_hook};
 use pbxt_sim::client::Client;
@@ -113,15 +113,7 @@ fn live(disk: &SimDisk, camera: &Camera) {
         camera.acknowledged.store(id, Ordering::SeqCst);
         db.housekeeping_step();
         if id % 40 == 20 {
-            // A row that left the log comes back to it, and leaves it again.
-            let grown = |old: &PlayRow| PlayRow {
-                group: Some(id),
-                ..old.clone()
-            };
-            let changed = client.update(&table, first, grown).expect("no fault is planted");
-            assert!(changed.is_some(), "the first row is there");
-            client.session.commit().expect("no fault is planted");
-            while db.upkeep_step(true).expect("no fault is planted") == Progress::Worked {}
+            move_rows(&db, &mut client, &table, first, id);
         }
         if id % 80 == 40 {
             db.checkpoint_step().expect("no fault is planted");
@@ -130,6 +122,18 @@ fn live(disk: &SimDisk, camera: &Camera) {
     load(&mut client, &table, camera);
     drop((client, other));
     db.close().expect("no fault is planted");
+}
+
+/// A row that left the log comes back to it, and leaves it again with others.
+fn move_rows(db: &Arc<Database>, client: &mut Client, table: &PlayTable, first: RowId, id: u32) {
+    let grown = |old: &PlayRow| PlayRow {
+        group: Some(id),
+        ..old.clone()
+    };
+    let changed = client.update(table, first, grown).expect("no fault is planted");
+    assert!(changed.is_some(), "the first row is there");
+    client.session.commit().expect("no fault is planted");
+    while db.upkeep_step(true).expect("no fault is planted") == Progress::Worked {}
 }
 
 /// Commits the rows from 401 on as a bulk load.
