@@ -75,39 +75,44 @@ fn golden_run_block_with_keys_as_numbers() {
     assert_eq!(entries_of(&back), entries);
 }
 
+/// Values of 11 letters of both cases; keys are their upper case, in one piece or with a verdict after 8 bytes.
+fn values_under_weights(has_verdicts: bool) -> Vec<Entry> {
+    let entry = |number: u64| {
+        let letter = |at: u64| {
+            let letter = b'A' + ((number * 31 + at * at * 17 + number * at) % 26) as u8;
+            letter + if (number * 7 + at * 3) % 5 < 2 { 32 } else { 0 }
+        };
+        let value: Vec<u8> = (0..11).map(letter).collect();
+        let mut key = value.to_ascii_uppercase();
+        if has_verdicts {
+            key.insert(8, 3);
+            key.extend([32, 32, 32, 32, 32, 2]);
+        }
+        key.push(number as u8);
+        (key, 1 + number, 0, Sign::Entry, 0, [vec![11], value].concat())
+    };
+    let mut entries: Vec<Entry> = (0..200).map(entry).collect();
+    entries.sort();
+    entries
+}
+
 #[test]
 fn unpack_information_that_is_the_key_but_for_its_case_takes_next_to_nothing() {
-    let entries: Vec<Entry> = (0..200_u64)
-        .map(|number| {
-            let value: Vec<u8> = (0..11)
-                .map(|at| {
-                    let letter = b'A' + (number * 31 + at * at * 17 + number * at) as u8 % 26;
-                    if (number * 7 + at * 3) % 5 < 2 {
-                        letter + 32
-                    } else {
-                        letter
-                    }
-                })
-                .collect();
-            let key = [value.to_ascii_uppercase(), (number as u8).to_le_bytes().to_vec()].concat();
-            let unpack = [vec![11], value].concat();
-            (key, 1 + number, 0, Sign::Entry, 0, unpack)
-        })
-        .collect();
-    let mut sorted = entries;
-    sorted.sort();
-    let bytes = encode(&sorted, Some(1));
-    let back = RunBlock::decode(&bytes, None).expect("what was encoded");
-    assert_eq!(entries_of(&back), sorted);
-    let bare: Vec<Entry> = sorted
-        .iter()
-        .map(|(key, row, lsn, sign, txn, _)| (key.clone(), *row, *lsn, *sign, *txn, Vec::new()))
-        .collect();
-    let extra = bytes.len() - encode(&bare, Some(1)).len();
-    assert!(
-        extra < 200 * 4,
-        "{extra} bytes for the case of 200 values of 11 letters"
-    );
+    for has_verdicts in [false, true] {
+        let entries = values_under_weights(has_verdicts);
+        let bytes = encode(&entries, Some(1));
+        let back = RunBlock::decode(&bytes, None).expect("what was encoded");
+        assert_eq!(entries_of(&back), entries);
+        let bare: Vec<Entry> = entries
+            .iter()
+            .map(|(key, row, lsn, sign, txn, _)| (key.clone(), *row, *lsn, *sign, *txn, Vec::new()))
+            .collect();
+        let extra = bytes.len() - encode(&bare, Some(1)).len();
+        assert!(
+            extra < 200 * 4,
+            "{extra} bytes for the case of 200 values of 11 letters"
+        );
+    }
 }
 
 #[test]

@@ -17,9 +17,9 @@ use zstd::bulk::Decompressor;
 use crate::columns::{self, damaged, unzigzag};
 use crate::entry::{KEY_AT, KEY_BYTES_MAX, NewEntry, ROW_BITS, Sign};
 use crate::run_encode::{
-    BLOCK_BYTES, COLUMNS_KNOWN, HAS_LSN, HAS_REPEATS, HAS_SIGN, HAS_TXN, HAS_UNPACK, KEYS_ARE_NUMBERS,
-    ROWS_OFF_KEY_4, ROWS_OFF_KEY_8, ROWS_STEPS, STREAM_PLAIN, STREAM_ZSTD, UNPACK_NUMBERS, UNPACK_OFF_KEY,
-    UNPACK_TEXT, like_of, tail_number,
+    Alignment, BLOCK_BYTES, COLUMNS_KNOWN, HAS_LSN, HAS_REPEATS, HAS_SIGN, HAS_TXN, HAS_UNPACK,
+    KEYS_ARE_NUMBERS, ROWS_OFF_KEY_4, ROWS_OFF_KEY_8, ROWS_STEPS, STREAM_PLAIN, STREAM_ZSTD, UNPACK_NUMBERS,
+    UNPACK_OFF_KEY, UNPACK_TEXT, tail_number,
 };
 
 /// A full block and one entry of the largest size.
@@ -44,8 +44,8 @@ pub(crate) struct Columns<'a> {
     signs: Option<Vec<u64>>,
     unpack_lens: Option<Vec<u64>>,
     unpack: Vec<u8>,
-    /// The unpack information is off the key's bytes, at this offset.
-    off_key: Option<i8>,
+    /// The unpack information is off the key's bytes, so aligned.
+    off_key: Option<Alignment>,
 }
 
 enum Keys<'a> {
@@ -105,7 +105,10 @@ impl<'a> Columns<'a> {
         match reader.u8()? {
             UNPACK_TEXT => self.unpack = stream(reader)?,
             UNPACK_OFF_KEY => {
-                self.off_key = Some(reader.u8()?.cast_signed());
+                self.off_key = Some(Alignment {
+                    offset: reader.u8()?.cast_signed(),
+                    chunk: reader.u8()?,
+                });
                 self.unpack = stream(reader)?;
             }
             UNPACK_NUMBERS => {
@@ -198,8 +201,8 @@ impl<'a> Columns<'a> {
                 unpack = rest;
                 let own = match self.off_key {
                     None => own,
-                    Some(offset) => {
-                        let back = |(at, byte): (usize, &u8)| byte.wrapping_add(like_of(&key, at, offset));
+                    Some(alignment) => {
+                        let back = |(at, byte): (usize, &u8)| byte.wrapping_add(alignment.like_of(&key, at));
                         restored.clear();
                         restored.extend(own.iter().enumerate().map(back));
                         &restored

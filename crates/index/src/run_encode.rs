@@ -41,9 +41,26 @@ pub(crate) const UNPACK_TEXT: u8 = 0;
 pub(crate) const UNPACK_NUMBERS: u8 = 1;
 /// What the bytes are off the key's.
 pub(crate) const UNPACK_OFF_KEY: u8 = 2;
-/// Where in the key the first byte of unpack information has its like: one before the key (behind a length byte), at it, or
-/// behind a byte that says "not NULL".
-const OFFSETS: [i8; 3] = [-1, 0, 1];
+/// Where in the key the bytes of unpack information have their like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Alignment {
+    /// Of the first byte: one before the key (behind a length byte), at it, or behind a byte that says "not NULL".
+    pub(crate) offset: i8,
+    /// Bytes of the key after which one more stands that is none of the value's (a verdict of the pad-space form); 0: none.
+    pub(crate) chunk: u8,
+}
+
+/// What is tried.
+const ALIGNMENTS: [Alignment; 6] = [
+    Alignment { offset: -1, chunk: 0 },
+    Alignment { offset: -1, chunk: 8 },
+    Alignment { offset: 0, chunk: 0 },
+    Alignment { offset: 0, chunk: 8 },
+    Alignment { offset: 1, chunk: 0 },
+    Alignment { offset: 1, chunk: 8 },
+];
+/// Entries that decide which one is taken.
+const ALIGNED_BY: usize = 64;
 
 pub(crate) const STREAM_PLAIN: u8 = 0;
 pub(crate) const STREAM_ZSTD: u8 = 1;
@@ -225,9 +242,10 @@ impl BlockWriter {
         if let Some(numbers) = numbers {
             out.push(UNPACK_NUMBERS);
             columns::put(out, &numbers);
-        } else if let Some((offset, text)) = self.unpack_off_key() {
+        } else if let Some((alignment, text)) = self.unpack_off_key() {
             out.push(UNPACK_OFF_KEY);
-            out.push(offset.cast_unsigned());
+            out.push(alignment.offset.cast_unsigned());
+            out.push(alignment.chunk);
             put_stream(out, &text, level, &mut self.packer);
         } else {
             out.push(UNPACK_TEXT);
@@ -236,35 +254,42 @@ impl BlockWriter {
     }
 
     /// Weights are mostly one byte a character and lose only its case: then what a value is off its weights is 0 or 32,
-    /// one bit for the compressor where the value would be six. None if no offset makes three of four bytes so.
-    fn unpack_off_key(&self) -> Option<(i8, Vec<u8>)> {
-        let likes = |offset: i8| {
+    /// one bit for the compressor where the value would be six. None if no alignment makes three of four bytes so.
+    fn unpack_off_key(&self) -> Option<(Alignment, Vec<u8>)> {
+        let looked_at: u64 = self.unpack_lens.iter().take(ALIGNED_BY).sum();
+        let likes = |alignment: Alignment| {
             let mut likes = 0;
-            self.each_unpack(|key, unpack| {
+            self.each_unpack(ALIGNED_BY, |key, unpack| {
                 likes += (0..unpack.len())
-                    .filter(|&at| matches!(unpack[at].wrapping_sub(like_of(key, at, offset)), 0 | 32))
-                    .count();
+                    .filter(|&at| matches!(unpack[at].wrapping_sub(alignment.like_of(key, at)), 0 | 32))
+                    .count() as u64;
             });
             likes
         };
-        let (likes, offset) = OFFSETS.iter().map(|&offset| (likes(offset), offset)).max()?;
-        if likes * 4 < self.unpack.len() * 3 {
+        let (likes, alignment) = ALIGNMENTS
+            .map(|alignment| (likes(alignment), alignment))
+            .into_iter()
+            .max()?;
+        if likes * 4 < looked_at * 3 {
             return None;
         }
         let mut text = Vec::with_capacity(self.unpack.len());
-        self.each_unpack(|key, unpack| {
-            let off = |(at, byte): (usize, &u8)| byte.wrapping_sub(like_of(key, at, offset));
+        self.each_unpack(usize::MAX, |key, unpack| {
+            let off = |(at, byte): (usize, &u8)| byte.wrapping_sub(alignment.like_of(key, at));
             text.extend(unpack.iter().enumerate().map(off));
         });
-        Some((offset, text))
+        Some((alignment, text))
     }
 
-    /// Key and unpack information of each entry.
-    fn each_unpack(&self, mut each: impl FnMut(&[u8], &[u8])) {
+    /// Key and unpack information of the first `limit` entries.
+    fn each_unpack(&self, limit: usize, mut each: impl FnMut(&[u8], &[u8])) {
         let (mut rest, mut entry) = (self.unpack.as_slice(), 0);
         for (number, &repeats) in self.repeats.iter().enumerate() {
             let key = self.key(number);
             for _ in 0..=repeats {
+                if entry == limit {
+                    return;
+                }
                 let (own, left) = rest.split_at(self.unpack_lens[entry] as usize);
                 each(key, own);
                 (rest, entry) = (left, entry + 1);
@@ -428,13 +453,16 @@ pub(crate) fn tail_number(key: &[u8], bytes: usize) -> u64 {
     tail.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// The key's byte that byte `at` of the unpack information is compared with; 0 where the key has none.
-#[inline]
-pub(crate) fn like_of(key: &[u8], at: usize, offset: i8) -> u8 {
-    at.checked_add_signed(isize::from(offset))
-        .and_then(|at| key.get(at))
-        .copied()
-        .unwrap_or(0)
+impl Alignment {
+    /// The key's byte that byte `at` of the unpack information is compared with; 0 where the key has none.
+    #[inline]
+    pub(crate) fn like_of(self, key: &[u8], at: usize) -> u8 {
+        let Some(place) = at.checked_add_signed(isize::from(self.offset)) else {
+            return 0;
+        };
+        let verdicts = place.checked_div(usize::from(self.chunk)).unwrap_or(0);
+        key.get(place + verdicts).copied().unwrap_or(0)
+    }
 }
 
 fn shared_bytes(left: &[u8], right: &[u8]) -> usize {
