@@ -89,8 +89,8 @@ impl Compression {
         match self {
             Self::None => Codec::Plain,
             Self::Lz4 => Codec::Lz4,
-            Self::Default => Codec::Zstd(1),
-            Self::Zstd => Codec::Zstd(3),
+            Self::Default => Codec::Zstd(5),
+            Self::Zstd => Codec::Zstd(9),
         }
     }
 }

@@ -19,9 +19,9 @@ pub(crate) const SECTION_ROWS: u8 = 1;
 pub(crate) const SECTION_IMAGE: u8 = 3;
 
 /// Raw bytes of a block: a look-up of one row decodes its whole block, and larger ones save little.
-const BLOCK_BYTES: usize = 48 << 10;
+const BLOCK_BYTES: usize = 96 << 10;
 /// Rows of a block at most, for the same reason.
-const BLOCK_ROWS: usize = 1024;
+const BLOCK_ROWS: usize = 2048;
 
 /// See the module.
 #[derive(Debug)]
