@@ -156,7 +156,8 @@ class ha_pbxt final : public handler {
   uchar* reading_ = nullptr;    /* the record being read */
   bool columns_changed_ = true; /* since they were last told to the cursor */
   bool scan_open_ = false;
-  /* Rows are announced; the engine is told at the first one, when the server has said all it wants to know. */
+  /* Rows are announced; the engine is told at the first one, when the server has said all it wants to know.
+   */
   bool bulk_announced_ = false;
   bool bulk_open_ = false;
   bool wants_row_answers_ = false; /* IGNORE, REPLACE or ON DUPLICATE KEY UPDATE */

@@ -383,18 +383,22 @@ pbxt_status pbxt_update(pbxt_cursor* cursor, uint64_t row_id, const uint8_t* old
                         const uint8_t* new_record);
 pbxt_status pbxt_delete(pbxt_cursor* cursor, uint64_t row_id, const uint8_t* record);
 
-/* Many rows: between begin and end the engine may take the rows of pbxt_insert into a load, which is sorted and written
- * beside the log and becomes part of the table at the end, or before anything else is done with the table. It decides by
- * itself, from the expected number of rows (0: unknown) and those that come. Call begin before the first row, when it is
- * known whether the statement wants an answer for each row. Rows in a load have no row id yet: pbxt_cursor_row_id gives 0.
- * One bracket per cursor's table and session; begin forgets an older one. */
-#define PBXT_BULK_ROW_ANSWERS 1u /* duplicate keys must be told row by row: IGNORE, REPLACE, ON DUPLICATE KEY UPDATE */
+/* Many rows: between begin and end the engine may take the rows of pbxt_insert into a load, which is sorted
+ * and written beside the log and becomes part of the table at the end, or before anything else is done with
+ * the table. It decides by itself, from the expected number of rows (0: unknown) and those that come. Call
+ * begin before the first row, when it is known whether the statement wants an answer for each row. Rows in a
+ * load have no row id yet: pbxt_cursor_row_id gives 0. One bracket per cursor's table and session; begin
+ * forgets an older one. */
+#define PBXT_BULK_ROW_ANSWERS \
+  1u /* duplicate keys must be told row by row: IGNORE, REPLACE, ON DUPLICATE KEY UPDATE */
 pbxt_status pbxt_bulk_begin(pbxt_cursor* cursor, uint64_t expected_rows, uint32_t flags);
-/* Without abort: every row taken in is in the table, or an error tells why not; then the statement must be rolled back.
- * With abort: what was taken in and is not yet in the table is forgotten. PBXT_DUPLICATE_KEY: see pbxt_cursor_duplicate. */
+/* Without abort: every row taken in is in the table, or an error tells why not; then the statement must be
+ * rolled back. With abort: what was taken in and is not yet in the table is forgotten. PBXT_DUPLICATE_KEY:
+ * see pbxt_cursor_duplicate. */
 pbxt_status pbxt_bulk_end(pbxt_cursor* cursor, int abort);
-/* After PBXT_DUPLICATE_KEY of pbxt_bulk_end, or of a call that ended a load before: fills `record` with the new row that was
- * refused. PBXT_NOT_FOUND if there is none, because the row was the one of the call itself. */
+/* After PBXT_DUPLICATE_KEY of pbxt_bulk_end, or of a call that ended a load before: fills `record` with the
+ * new row that was refused. PBXT_NOT_FOUND if there is none, because the row was the one of the call itself.
+ */
 pbxt_status pbxt_bulk_refused(pbxt_cursor* cursor, uint8_t* record);
 
 /* After PBXT_DUPLICATE_KEY: which index (position in the definition) and the row that has the key. */
