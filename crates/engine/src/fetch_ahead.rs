@@ -13,6 +13,8 @@ use std::ops::Range;
 
 /// Entries of the first stretch.
 const FIRST: usize = 32;
+/// By how much a stretch is longer than the one before: each may have to decode every block.
+const GROWTH: usize = 32;
 /// Entries and bytes of a stretch at most.
 const ENTRIES_MAX: usize = 1 << 18;
 const BYTES_MAX: usize = 16 << 20;
@@ -90,7 +92,7 @@ impl FetchAhead {
     /// Begins a stretch, longer than the last one.
     pub(crate) fn begin(&mut self) {
         self.clear();
-        self.limit = (self.limit * 4).clamp(FIRST, ENTRIES_MAX);
+        self.limit = (self.limit * GROWTH).clamp(FIRST, ENTRIES_MAX);
     }
 
     /// True if the stretch takes no more entries.
