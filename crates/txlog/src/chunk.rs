@@ -110,6 +110,8 @@ impl Drop for Buffer {
 pub(crate) struct BufferPool {
     bytes: usize,
     free: Mutex<Vec<Buffer>>,
+    /// Buffers there are: in chunks, in chunks that wait for their last reader, and free.
+    made: AtomicU64,
 }
 
 impl BufferPool {
@@ -118,13 +120,24 @@ impl BufferPool {
         Arc::new(BufferPool {
             bytes,
             free: Mutex::new(Vec::new()),
+            made: AtomicU64::new(0),
         })
+    }
+
+    /// Bytes of all buffers.
+    pub(crate) fn made_bytes(&self) -> u64 {
+        self.made.load(Ordering::Relaxed) * self.bytes as u64
+    }
+
+    fn make(&self) -> Buffer {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        Buffer::zeroed(self.bytes)
     }
 
     /// A buffer with any contents.
     pub(crate) fn take(&self) -> Buffer {
         let reused = self.free.lock().pop();
-        reused.unwrap_or_else(|| Buffer::zeroed(self.bytes))
+        reused.unwrap_or_else(|| self.make())
     }
 
     /// A buffer of zeros, so that what nobody writes is the same on every disk.
@@ -135,7 +148,7 @@ impl BufferPool {
                 buffer.whole_mut().fill(0);
                 buffer
             }
-            None => Buffer::zeroed(self.bytes),
+            None => self.make(),
         }
     }
 
@@ -143,6 +156,8 @@ impl BufferPool {
         let mut free = self.free.lock();
         if free.len() < POOL_COUNT_MAX {
             free.push(buffer);
+        } else {
+            self.made.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

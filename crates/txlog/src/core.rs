@@ -262,7 +262,7 @@ impl Core {
     }
 
     pub(crate) fn stats(&self) -> LogStats {
-        self.counters.read(self.cache.bytes())
+        self.counters.read(self.cache.bytes(), self.pool.made_bytes())
     }
 
     pub(crate) fn wake_worker(&self) {

@@ -99,6 +99,8 @@ impl Directory {
         }
         // SAFETY: unlinked just now by this thread alone (swap), so nobody else frees it and no new reader finds it.
         unsafe { guard.defer_destroy(old) };
+        // A chunk is large: left to themselves, epochs collect such things by the hundred in every thread.
+        guard.flush();
         true
     }
 }

@@ -76,6 +76,8 @@ pub struct LogStats {
     pub cache_evictions: u64,
     /// Bytes of chunks in memory, those not yet written included.
     pub cache_bytes: u64,
+    /// Bytes of memory the log's buffers take: those chunks, chunks that wait for their last reader, free buffers.
+    pub buffer_bytes: u64,
     /// Batches written.
     pub batches: u64,
     /// Bytes written to log files, headers and padding included.
@@ -91,13 +93,14 @@ pub struct LogStats {
 }
 
 impl Counters {
-    pub(crate) fn read(&self, cache_bytes: u64) -> LogStats {
+    pub(crate) fn read(&self, cache_bytes: u64, buffer_bytes: u64) -> LogStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         LogStats {
             cache_hits: self.cache_hits.sum(),
             cache_misses: load(&self.cache_misses),
             cache_evictions: load(&self.cache_evictions),
             cache_bytes,
+            buffer_bytes,
             batches: load(&self.batches),
             bytes_written: load(&self.bytes_written),
             record_bytes: load(&self.record_bytes),
