@@ -160,6 +160,11 @@ impl FetchAhead {
         None
     }
 
+    /// True if the stretch has no entries.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// True if entries are waiting.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {

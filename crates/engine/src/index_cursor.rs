@@ -313,7 +313,8 @@ impl Cursor {
                 break;
             };
             if is_beyond(&self.index, first.key()) {
-                self.index.ended = true;
+                // The scan has come here itself only if nothing was fetched; by the time it has, it may look for other keys.
+                self.index.ended = ahead.is_empty();
                 break;
             }
             if self.take_group(session, false)? {

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Bench, row};
-use pbxt::{Error, Seek};
+use pbxt::{Bind, Cursor, Error, Seek};
 use pbxt_sim::table::{PlayRow, TAG_INDEX};
 
 fn ids(bench: &mut Bench) -> Vec<u32> {
@@ -442,4 +442,38 @@ fn a_thousand_rows_over_many_segments_come_back() {
             > 2,
         "the test should cross segments"
     );
+}
+
+#[test]
+fn a_scan_goes_on_behind_the_prefix_its_rows_were_fetched_ahead_for() {
+    let mut bench = Bench::new();
+    for id in 0..200 {
+        let content = PlayRow {
+            group: Some(1 + id % 2),
+            ..row(id)
+        };
+        bench.client.insert(&bench.table, &content).unwrap();
+    }
+    bench.client.session.commit().unwrap();
+    // The index has the greater group first.
+    let prefix = bench.table.prefix(1, &[Some(2)]);
+    let table = bench.table.clone();
+    let counted = bench.client.statement(|session| {
+        let mut cursor = Cursor::new(&table.table);
+        cursor.bind(session, Bind::default())?;
+        cursor.index_start(session, 1)?;
+        let mut found = usize::from(cursor.seek(session, &prefix, Seek::Exact, |_| Ok(()))?);
+        while found < 60 {
+            assert!(
+                cursor.index_move(session, true, true, |_| Ok(()))?,
+                "100 rows have the prefix"
+            );
+            found += 1;
+        }
+        while cursor.index_move(session, true, false, |_| Ok(()))? {
+            found += 1;
+        }
+        Ok(found)
+    });
+    assert_eq!(counted.unwrap(), 200);
 }
