@@ -54,6 +54,7 @@ mod prepared;
 mod recovery;
 mod recovery_image;
 mod recovery_index;
+mod row_ahead;
 mod row_merge;
 mod row_merge_plan;
 mod row_output;

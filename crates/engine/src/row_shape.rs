@@ -234,17 +234,21 @@ impl RowPiece {
 
     /// A decoded block, from the cache or from disk.
     pub(crate) fn block(&self, schema: &Schema, cache: &BlockCache, block: usize) -> Result<Arc<CachedRows>> {
-        let key = BlockKey {
-            class: SegmentClass::Cold,
-            segment: self.file.id(),
-            offset: self.section().block_offset(block),
-        };
         let load = || {
             let mut raw = Vec::new();
             self.file.read_block(self.section, block, &mut raw)?;
             self.decode(schema, block, &raw)
         };
-        Ok(cache.get_or_load(key, load)?)
+        Ok(cache.get_or_load(self.block_key(block), load)?)
+    }
+
+    /// Name of a block in the cache.
+    pub(crate) fn block_key(&self, block: usize) -> BlockKey {
+        BlockKey {
+            class: SegmentClass::Cold,
+            segment: self.file.id(),
+            offset: self.section().block_offset(block),
+        }
     }
 
     /// Rows of the bytes of a block; names file and place if they are damaged.

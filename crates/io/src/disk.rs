@@ -21,6 +21,11 @@ pub trait Disk: Send + Sync + Debug {
     fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>>;
     /// Opens an existing file.
     fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>>;
+    /// Opens a file that is finished and will be read block by block, many of them at once: past the system's page cache
+    /// where the medium can.
+    fn open_blocks(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.open(name, false)
+    }
     /// Removes a file; durable after `sync_dir`.
     fn remove(&self, name: &str) -> Result<()>;
     /// Renames a file, replacing `to`; durable after `sync_dir`.
@@ -37,6 +42,15 @@ pub trait Disk: Send + Sync + Debug {
     fn free_bytes(&self) -> Result<u64>;
 }
 
+/// One of the reads of a batch.
+#[derive(Debug)]
+pub struct ReadRequest<'b> {
+    /// Where in the file.
+    pub offset: u64,
+    /// All of it is filled.
+    pub buf: &'b mut [u8],
+}
+
 /// One open file. May be shared by threads.
 pub trait DiskFile: Send + Sync + Debug {
     /// Name, for messages.
@@ -49,6 +63,14 @@ pub trait DiskFile: Send + Sync + Debug {
     }
     /// Fills all of `buf`; a shorter file is an error.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+    /// Fills the buffers of all requests, which the medium may answer side by side. After an error, which names the place of
+    /// one that failed, nothing is known of the others.
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        for request in requests {
+            self.read_at(request.buf, request.offset)?;
+        }
+        Ok(())
+    }
     /// Writes all of `buf`.
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
     /// Makes everything written durable. Never called again after it failed.

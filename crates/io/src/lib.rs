@@ -12,7 +12,7 @@ mod poison;
 mod worker;
 
 pub use clock::{Clock, SystemClock};
-pub use disk::{Disk, DiskFile, DiskLock};
+pub use disk::{Disk, DiskFile, DiskLock, ReadRequest};
 pub use lane::{Answer, Lane};
 pub use os_disk::OsDisk;
 pub use parallel::{for_each_parallel, memory_bytes, parallelism, random_u128};

@@ -114,9 +114,19 @@ impl BlockCache {
         Ok(typed(loaded))
     }
 
+    /// The block if it is in memory; counts as a use of it.
+    pub fn get<B: CachedBlock>(&self, key: BlockKey) -> Option<Arc<B>> {
+        self.cache.get(&key).map(typed)
+    }
+
     /// The block if it is in memory; for readers in order, who would push out what others need.
     pub fn peek<B: CachedBlock>(&self, key: BlockKey) -> Option<Arc<B>> {
         self.cache.peek(&key).map(typed)
+    }
+
+    /// True if the block is in memory now.
+    pub fn contains(&self, key: BlockKey) -> bool {
+        self.cache.contains_key(&key)
     }
 
     /// Changes the budget; a smaller one takes effect at once.

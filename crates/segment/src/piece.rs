@@ -15,13 +15,15 @@ use crate::piece_section::{Section, decode_directory};
 use crate::piece_tail::{PieceTail, TAIL_BYTES};
 use crate::store::SegmentStore;
 use pbxt_base::{Error, Result, SegmentId};
-use pbxt_io::DiskFile;
+use pbxt_io::{DiskFile, ReadRequest};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Buffers of this size at most are kept by a thread between two reads.
 const SCRATCH_BYTES_MAX: usize = 4 << 20;
+/// Bytes that blocks which follow each other are read by at once; larger reads are not faster.
+const READ_BYTES: usize = 1 << 20;
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -145,6 +147,31 @@ impl PieceFile {
         })
     }
 
+    /// Reads these blocks, which rise, with one batch of reads: those that follow each other come with one read of at most
+    /// `READ_BYTES`. The answer has every block once, in order.
+    pub fn read_batch(self: &Arc<Self>, section: u32, blocks: &[usize]) -> Result<Vec<StoredBlocks>> {
+        let mut found: Vec<StoredBlocks> = Vec::new();
+        for &block in blocks {
+            let range = self.range(section, block, 1)?;
+            match found.last_mut() {
+                Some(last) if last.blocks.end == block && range.end - last.begin <= READ_BYTES as u64 => {
+                    last.blocks.end = block + 1;
+                    last.bytes.resize((range.end - last.begin) as usize, 0);
+                }
+                _ => found.push(StoredBlocks {
+                    piece: Arc::clone(self),
+                    section,
+                    blocks: block..block + 1,
+                    begin: range.start,
+                    bytes: vec![0; (range.end - range.start) as usize],
+                }),
+            }
+        }
+        let mut requests: Vec<_> = found.iter_mut().map(StoredBlocks::request).collect();
+        self.file.read_many(&mut requests)?;
+        Ok(found)
+    }
+
     /// Reads everything and compares it with every checksum and the hash of the file.
     pub fn verify(&self) -> Result<()> {
         let mut out = Vec::new();
@@ -225,9 +252,21 @@ pub struct StoredBlocks {
 }
 
 impl StoredBlocks {
+    /// True if they are of this section.
+    pub fn is_of(&self, piece: &Arc<PieceFile>, section: u32) -> bool {
+        Arc::ptr_eq(&self.piece, piece) && self.section == section
+    }
+
     /// Numbers of the blocks in their section.
     pub fn blocks(&self) -> Range<usize> {
         self.blocks.clone()
+    }
+
+    fn request(&mut self) -> ReadRequest<'_> {
+        ReadRequest {
+            offset: self.begin,
+            buf: &mut self.bytes,
+        }
     }
 
     /// A block's stored bytes; refuses a number that is not in `blocks()`.

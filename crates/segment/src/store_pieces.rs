@@ -56,7 +56,7 @@ impl SegmentStore {
 
     /// Opens a piece file for reading; the handle is not shared with `file`.
     pub(crate) fn open_piece(&self, class: SegmentClass, id: SegmentId) -> Result<Arc<dyn DiskFile>> {
-        self.disk.open(&segment_name(class, id), false).map_err(|error| {
+        self.disk.open_blocks(&segment_name(class, id)).map_err(|error| {
             if is_missing(&error) {
                 self.damaged(
                     class,
