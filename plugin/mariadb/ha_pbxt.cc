@@ -43,7 +43,7 @@ handler::Table_flags ha_pbxt::table_flags() const {
   // HA_PARTIAL_COLUMN_READ is left out: statements that change rows always read whole ones, so the server may
   // compare them.
   Table_flags flags = HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER | HA_CAN_VIRTUAL_COLUMNS |
-                      HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY |
+                      HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY |
                       HA_REC_NOT_IN_SEQ | HA_CAN_TABLES_WITHOUT_ROLLBACK | HA_CAN_ONLINE_BACKUPS |
                       HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS |
                       HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE | HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY;

@@ -320,9 +320,9 @@ pub struct HostCursor {
     keys: KeyChanges,
     scratch: Vec<u8>,
     search: Vec<u8>,
-    /// The index being read has all columns that are wanted, and the statement only reads.
+    /// The index being read has all columns that are wanted, and the statement locks no rows by reading them.
     covering: Option<usize>,
-    only_reads: bool,
+    may_cover: bool,
     row: RowId,
     duplicate: (usize, RowId),
     has_blobs: bool,
@@ -353,7 +353,7 @@ impl HostCursor {
             scratch: Vec::new(),
             search: Vec::new(),
             covering: None,
-            only_reads: false,
+            may_cover: false,
             row: RowId::new(0),
             duplicate: (0, RowId::new(0)),
             has_blobs: host.codec.layout().has_blobs(),
@@ -368,7 +368,7 @@ impl HostCursor {
 
     /// Joins the session's transaction for one statement.
     pub fn bind(&mut self, session: &mut Session, bind: Bind) -> Result<()> {
-        self.only_reads = !bind.for_write && bind.lock.is_none();
+        self.may_cover = bind.lock.is_none();
         self.covering = None;
         self.cursor.bind(session, bind)
     }
@@ -447,7 +447,7 @@ impl HostCursor {
     /// Begins reading through an index.
     pub fn index_start(&mut self, session: &mut Session, index: usize) -> Result<()> {
         let maker = self.host.maker(index)?;
-        let covers = self.only_reads && self.projection.columns().is_subset(maker.restorable_columns());
+        let covers = self.may_cover && self.projection.columns().is_subset(maker.restorable_columns());
         self.covering = covers.then_some(index);
         self.cursor.index_start(session, index)
     }
