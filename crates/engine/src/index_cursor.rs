@@ -374,12 +374,12 @@ impl Cursor {
             return false;
         }
         let guard = crossbeam_epoch::pin();
-        let word = self.table.map.load_in(row, &guard);
-        if word.is_absent() {
-            !self.table.gone.read().contains(row.raw())
-        } else {
-            !word.is_tombstone()
+        let map = &self.table.map;
+        // Rule B7: a settled deletion is in the set before the word, or its whole leaf, loses the tombstone.
+        if map.may_be_deleted(row, &guard) && map.load_in(row, &guard).is_tombstone() {
+            return false;
         }
+        !self.table.gone.read().contains(row.raw())
     }
 
     fn mark_group_dead(&self) {

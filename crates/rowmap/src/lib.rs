@@ -10,6 +10,7 @@
 //!                   M2  a word changes by compare-and-swap only, except in recovery before anyone else looks.
 //!                   M3  a leaf goes only when all its words are 0 and sealed; its memory only after every guard that
 //!                       may see it. A reader takes a sealed word for 0, a writer that meets one tries again.
+//!                   M4  a row's bit "may be deleted" is set before its word can name a tombstone and goes with the leaf.
 //! Latches and I/O:  one latch per map, held while a leaf is sealed; only writers that meet a sealed word wait for it.
 //!                   The first touch of 4096 rows allocates their leaf, without a latch.
 //! After a crash:    nothing survives; recovery stores the words again and raises the mark with `bump_to`.

@@ -3,7 +3,7 @@
 //! Why it exists:    see the crate's documentation.
 //! Format / state:   one radix tree per height. A row id belongs to the lowest tree whose reach covers it, so the map
 //!                   grows in height by touching the next tree, and no root is ever replaced.
-//! Rules:            M1 to M3 of the crate.
+//! Rules:            M1 to M4 of the crate.
 //! Latches and I/O:  the release latch, held while one leaf is sealed and taken out, some microseconds; only writers that
 //!                   meet a sealed word wait for it. No I/O.
 //! After a crash:    gone; `store_recovered` and `bump_to` build it anew.
@@ -15,9 +15,7 @@ use crossbeam_epoch::Guard;
 use pbxt_base::{RowId, invariant};
 
 use crate::MapWord;
-use crate::radix::{
-    FANOUT_LOG2, Inner, LEAF_WORDS, LEAF_WORDS_LOG2, Leaf, SEALED, Subtree, Words, get_or_create,
-};
+use crate::radix::{FANOUT_LOG2, Inner, LEAF_WORDS, LEAF_WORDS_LOG2, Leaf, SEALED, Subtree, get_or_create};
 use crate::slot::Slot;
 use crate::sync::{AtomicU64, AtomicUsize, Latch, Ordering};
 
@@ -92,9 +90,16 @@ impl RowMap {
     /// `load` for a caller that is pinned already.
     #[inline]
     pub fn load_in(&self, row: RowId, guard: &Guard) -> MapWord {
-        self.find(leaf_no(row), guard).map_or(MapWord::ABSENT, |words| {
-            MapWord::from_raw(words[offset(row)].load(Ordering::Acquire))
+        self.find(leaf_no(row), guard).map_or(MapWord::ABSENT, |leaf| {
+            MapWord::from_raw(leaf.words[offset(row)].load(Ordering::Acquire))
         })
+    }
+
+    /// False if the row's word is no tombstone, and was none since its leaf was made (rule M4). Reads less than `load`.
+    #[inline]
+    pub fn may_be_deleted(&self, row: RowId, guard: &Guard) -> bool {
+        self.find(leaf_no(row), guard)
+            .is_some_and(|leaf| leaf.may_be_deleted(offset(row)))
     }
 
     /// Replaces `old` by `new`. This is how a version becomes the newest, and it is the exclusive row lock (rule M2).
@@ -120,7 +125,11 @@ impl RowMap {
     ) -> Result<(), MapWord> {
         loop {
             // Release: whoever loads the word may read the version behind it. Acquire: and so may we, if we lose.
-            let swapped = self.word(row, guard).compare_exchange(
+            let leaf = self.leaf(row, guard);
+            if new.is_tombstone() {
+                leaf.note_deleted(offset(row));
+            }
+            let swapped = leaf.words[offset(row)].compare_exchange(
                 old.raw(),
                 new.raw(),
                 Ordering::AcqRel,
@@ -143,7 +152,11 @@ impl RowMap {
     /// Sets a word as recovery found it and keeps its row id from being handed out again. Not while leaves are released.
     pub fn store_recovered(&self, row: RowId, word: MapWord) {
         let guard = crossbeam_epoch::pin();
-        self.word(row, &guard).store(word.raw(), Ordering::Release);
+        let leaf = self.leaf(row, &guard);
+        if word.is_tombstone() {
+            leaf.note_deleted(offset(row));
+        }
+        leaf.words[offset(row)].store(word.raw(), Ordering::Release);
         self.bump_to(row);
     }
 
@@ -152,14 +165,14 @@ impl RowMap {
     pub fn words(&self, leaf_no: u64, out: &mut Vec<u64>) -> bool {
         out.clear();
         let guard = crossbeam_epoch::pin();
-        let Some(words) = self.find(leaf_no, &guard) else {
+        let Some(leaf) = self.find(leaf_no, &guard) else {
             return false;
         };
         let used = (self.high_mark() + 1)
             .saturating_sub(leaf_no << LEAF_WORDS_LOG2)
             .min(LEAF_WORDS as u64);
         // Acquire: whoever finds a version's address in the copy may read it.
-        let copied = words.iter().take(used as usize);
+        let copied = leaf.words.iter().take(used as usize);
         out.extend(copied.map(|word| word.load(Ordering::Acquire) & !SEALED));
         true
     }
@@ -231,7 +244,7 @@ impl RowMap {
     }
 
     #[inline]
-    fn find<'g>(&'g self, leaf_no: u64, guard: &'g Guard) -> Option<&'g Words> {
+    fn find<'g>(&'g self, leaf_no: u64, guard: &'g Guard) -> Option<&'g Leaf> {
         match height_of(leaf_no) {
             0 => self.height0.get(guard)?.find(leaf_no, guard),
             1 => self.height1.get(guard)?.find(leaf_no, guard),
@@ -243,21 +256,20 @@ impl RowMap {
     }
 
     #[inline]
-    fn word<'g>(&'g self, row: RowId, guard: &'g Guard) -> &'g AtomicU64 {
+    fn leaf<'g>(&'g self, row: RowId, guard: &'g Guard) -> &'g Leaf {
         invariant!(
             row.raw() != 0 && row.raw() <= ROW_MAX,
             "M1: row ids are 48 bits and start at 1"
         );
         let leaf_no = leaf_no(row);
         let memory = &self.memory;
-        let words = match height_of(leaf_no) {
+        match height_of(leaf_no) {
             0 => get_or_create(&self.height0, memory, guard).find_or_create(leaf_no, memory, guard),
             1 => get_or_create(&self.height1, memory, guard).find_or_create(leaf_no, memory, guard),
             2 => get_or_create(&self.height2, memory, guard).find_or_create(leaf_no, memory, guard),
             3 => get_or_create(&self.height3, memory, guard).find_or_create(leaf_no, memory, guard),
             _ => get_or_create(&self.height4, memory, guard).find_or_create(leaf_no, memory, guard),
-        };
-        &words[offset(row)]
+        }
     }
 }
 

@@ -59,3 +59,24 @@ fn a_homed_row_is_read_as_base_while_its_leaf_goes() {
         assert_eq!(map.load(RowId::new(1)), MapWord::ABSENT);
     });
 }
+
+/// Whoever finds a tombstone in a word was told before that there may be one.
+#[test]
+fn a_tombstone_is_announced_before_it_stands() {
+    loom::model(|| {
+        let map = Arc::new(RowMap::new());
+        map.store_recovered(RowId::new(1), word(8));
+        let deleter = {
+            let map = Arc::clone(&map);
+            let tombstone = MapWord::tombstone(Addr::new(16));
+            thread::spawn(move || map.compare_exchange(RowId::new(1), word(8), tombstone))
+        };
+        let guard = crossbeam_epoch::pin();
+        let seen = map.load_in(RowId::new(1), &guard);
+        assert!(
+            !seen.is_tombstone() || map.may_be_deleted(RowId::new(1), &guard),
+            "M4: announced first"
+        );
+        assert_eq!(deleter.join().expect("no panic"), Ok(()));
+    });
+}

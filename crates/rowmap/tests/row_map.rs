@@ -66,6 +66,27 @@ fn lost_exchange_reports_the_winner_and_changes_nothing() {
 }
 
 #[test]
+fn a_row_may_be_deleted_once_a_tombstone_was_meant_for_it() {
+    let map = RowMap::new();
+    let asked = |map: &RowMap, row: u64| map.may_be_deleted(RowId::new(row), &crossbeam_epoch::pin());
+    assert!(!asked(&map, 70));
+    assert_eq!(map.memory_bytes(), 0, "looking must not allocate");
+    let tombstone = MapWord::tombstone(Addr::new(16));
+    link(&map, 70, 8);
+    assert!(!asked(&map, 70), "a version is no tombstone");
+    map.compare_exchange(RowId::new(70), word(8), tombstone).unwrap();
+    assert!(asked(&map, 70));
+    assert!(!asked(&map, 69) && !asked(&map, 71) && !asked(&map, 70 + 64));
+    map.compare_exchange(RowId::new(70), tombstone, MapWord::ABSENT)
+        .unwrap();
+    assert!(asked(&map, 70), "M4: the bit stays");
+    assert_eq!(map.release_empty_leaves(0..u64::MAX), 1);
+    assert!(!asked(&map, 70), "M4: the bit goes with the leaf");
+    map.store_recovered(RowId::new(70), tombstone);
+    assert!(asked(&map, 70));
+}
+
+#[test]
 #[cfg_attr(
     miri,
     ignore = "walks a hundred leaves; the memory it touches is that of the other tests"
