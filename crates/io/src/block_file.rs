@@ -3,7 +3,7 @@
 //! Why it exists: the engine keeps decoded blocks in a cache of its own, with a budget. What the system keeps of the same files
 //! besides is memory nobody has granted, twice the same data, and reading through it copies each page for nothing
 //! (docs/decisions/0005).
-//! How: O_DIRECT wants offset, length and memory in whole pages, so a read is rounded out to pages into a buffer and
+//! How: O_DIRECT wants offset, length and memory in whole pages, so a read is rounded out to pages into a buffer (page_buffer.rs) and
 //! copied from there. Several reads go through a ring; where there is none, and for one read, which is cheaper so, pread.
 //! Fall-back: a file system that refuses O_DIRECT is asked once a directory (`BlockReads`); its files are then read as all others.
 //! Errors: name file and offset. A short read inside the file is asked for again from where it ended; one at the end is `Corrupt`.
@@ -11,6 +11,7 @@
 
 use crate::disk::{DiskFile, ReadRequest};
 use crate::os_disk::{at_offset, failure, missing_bytes};
+use crate::page_buffer::{BUFFER_BYTES, PageBuffer};
 use crate::ring::{DEPTH, ReadSlot, ReadSlots, RingRead};
 use pbxt_base::{Error, Result};
 use std::fs::{File, OpenOptions};
@@ -21,8 +22,8 @@ use std::sync::{Arc, OnceLock};
 
 /// What offset, length and memory of a direct read are multiples of; no disk in use asks for more.
 const PAGE: u64 = 4096;
-/// Bytes in flight for one batch at most.
-const ROUND_BYTES: usize = 2 << 20;
+/// Bytes that one read takes at most, so that it fits a buffer after it was rounded out.
+const READ_BYTES: usize = BUFFER_BYTES - 2 * PAGE as usize;
 
 /// How the blocks of finished files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,21 +140,11 @@ impl Rounded {
     }
 }
 
-/// Makes room for `bytes`; the offset at which they begin in whole pages of memory.
-fn room(buffer: &mut Vec<u8>, bytes: usize) -> usize {
-    let with_slack = bytes + PAGE as usize;
-    if buffer.len() < with_slack {
-        *buffer = vec![0; with_slack];
-    }
-    buffer.as_ptr().align_offset(PAGE as usize)
-}
-
 impl BlockFile {
     /// A read of the first page, to see whether it is refused.
     fn try_out(&self) -> io::Result<()> {
-        let mut buffer = Vec::new();
-        let start = room(&mut buffer, PAGE as usize);
-        match self.file.read_at(&mut buffer[start..start + PAGE as usize], 0) {
+        let mut buffer = PageBuffer::new()?;
+        match self.file.read_at(&mut buffer.bytes()[..PAGE as usize], 0) {
             Err(source) if is_refusal(&source) => Err(source),
             // Other errors are told to whoever reads.
             _ => Ok(()),
@@ -191,14 +182,16 @@ impl BlockFile {
 
     fn read_one(&self, slot: &mut ReadSlot, buf: &mut [u8], offset: u64) -> Result<()> {
         // A long one goes through the buffer part by part.
-        for (number, part) in buf.chunks_mut(ROUND_BYTES).enumerate() {
-            let offset = offset + (number * ROUND_BYTES) as u64;
+        for (number, part) in buf.chunks_mut(READ_BYTES).enumerate() {
+            let offset = offset + (number * READ_BYTES) as u64;
             let rounded = Rounded::of(offset, part.len());
-            let start = room(&mut slot.buffer, rounded.len);
-            let to = &mut slot.buffer[start..start + rounded.len];
-            let read = self.fill(to, rounded.begin, 0, rounded.skip + part.len());
+            let read = slot.buffer().and_then(|buffer| {
+                let to = &mut buffer[..rounded.len];
+                self.fill(to, rounded.begin, 0, rounded.skip + part.len())?;
+                part.copy_from_slice(&to[rounded.skip..rounded.skip + part.len()]);
+                Ok(())
+            });
             read.map_err(|source| self.failure(offset, part.len(), &source))?;
-            part.copy_from_slice(&to[rounded.skip..rounded.skip + part.len()]);
         }
         Ok(())
     }
@@ -209,7 +202,7 @@ impl BlockFile {
         let mut reads = Vec::with_capacity(DEPTH.min(requests.len()));
         for request in requests.iter().take(DEPTH) {
             let rounded = Rounded::of(request.offset, request.buf.len());
-            if bytes + rounded.len > ROUND_BYTES {
+            if bytes + rounded.len > BUFFER_BYTES {
                 break;
             }
             reads.push(RingRead::new(rounded.begin, bytes..bytes + rounded.len));
@@ -221,10 +214,8 @@ impl BlockFile {
             }
             return Ok(1);
         }
-        let start = room(&mut slot.buffer, bytes);
-        for read in &mut reads {
-            read.place = read.place.start + start..read.place.end + start;
-        }
+        // Without memory for it there is no ring either, and the single reads say what is wrong.
+        let _ = slot.buffer();
         if !self.slots.read(slot, &self.file, &mut reads) {
             for request in &mut requests[..reads.len()] {
                 self.read_one(slot, request.buf, request.offset)?;
@@ -232,8 +223,11 @@ impl BlockFile {
             return Ok(reads.len());
         }
         let count = reads.len();
+        let buffer = slot
+            .buffer()
+            .map_err(|source| self.failure(requests[0].offset, bytes, &source))?;
         for (read, request) in reads.into_iter().zip(requests) {
-            let to = &mut slot.buffer[read.place];
+            let to = &mut buffer[read.place];
             let (offset, wanted) = (request.offset, request.buf.len());
             let skip = (offset - read.offset) as usize;
             let have = match read.outcome {

@@ -8,6 +8,7 @@ mod clock;
 mod disk;
 mod lane;
 mod os_disk;
+mod page_buffer;
 mod parallel;
 mod poison;
 mod ring;

@@ -8,6 +8,7 @@
 //! Latches and I/O: a slot is held during a read, and tried, never waited for: who finds all of them in use makes one for itself.
 //! Fall-back: a kernel, sandbox or limit that refuses rings is asked once; from then on there are none, and `refusal` says why.
 
+use crate::page_buffer::{BUFFER_BYTES, PageBuffer};
 use io_uring::{IoUring, Probe, opcode, types};
 use parking_lot::Mutex;
 use std::fs::File;
@@ -49,7 +50,18 @@ impl RingRead {
 pub(crate) struct ReadSlot {
     ring: Option<Ring>,
     /// Kept from read to read: making and clearing it anew would cost as much as a read.
-    pub(crate) buffer: Vec<u8>,
+    buffer: Option<PageBuffer>,
+}
+
+impl ReadSlot {
+    /// The slot's buffer, `BUFFER_BYTES` in whole pages.
+    pub(crate) fn buffer(&mut self) -> io::Result<&mut [u8]> {
+        let buffer = match self.buffer.take() {
+            Some(buffer) => buffer,
+            None => PageBuffer::new()?,
+        };
+        Ok(self.buffer.insert(buffer).bytes())
+    }
 }
 
 /// Slots for the threads of a process, few, so that neither open files nor memory grow with their number.
@@ -87,17 +99,18 @@ impl ReadSlots {
     }
 
     /// Does all reads, of which there are at most `DEPTH`, into the slot's buffer. False if there is no ring: then nothing is
-    /// known of any of them, and the buffer may be empty.
+    /// known of any of them.
     pub(crate) fn read(&self, slot: &mut ReadSlot, file: &File, reads: &mut [RingRead]) -> bool {
         if self.refusal.get().is_some() {
             return false;
         }
-        let Some(mut ring) = slot.ring.take().or_else(|| self.new_ring()) else {
+        let (ring, buffer) = (slot.ring.take().or_else(|| self.new_ring()), slot.buffer.take());
+        let (Some(mut ring), Some(buffer)) = (ring, buffer) else {
             return false;
         };
-        match ring.read(file, std::mem::take(&mut slot.buffer), reads) {
+        match ring.read(file, buffer, reads) {
             Ok(buffer) => {
-                slot.buffer = buffer;
+                slot.buffer = Some(buffer);
                 slot.ring = Some(ring);
                 true
             }
@@ -135,12 +148,17 @@ impl Ring {
     }
 
     /// Does the reads; their outcomes are in them. After an error the ring is of no further use and the buffer is gone.
-    fn read(&mut self, file: &File, mut buffer: Vec<u8>, reads: &mut [RingRead]) -> io::Result<Vec<u8>> {
+    fn read(
+        &mut self,
+        file: &File,
+        mut buffer: PageBuffer,
+        reads: &mut [RingRead],
+    ) -> io::Result<PageBuffer> {
         for read in reads.iter() {
-            assert!(read.place.start <= read.place.end && read.place.end <= buffer.len());
+            assert!(read.place.start <= read.place.end && read.place.end <= BUFFER_BYTES);
         }
         assert!(reads.len() <= DEPTH);
-        let memory = buffer.as_mut_ptr();
+        let memory = buffer.bytes().as_mut_ptr();
         let descriptor = types::Fd(file.as_raw_fd());
         let mut pending = 0;
         for (number, read) in reads.iter().enumerate() {
@@ -150,8 +168,8 @@ impl Ring {
                 .offset(read.offset)
                 .build()
                 .user_data(number as u64);
-            // SAFETY: the kernel writes to `place` of `buffer` and reads nothing of ours. `buffer` is a local that nothing
-            // else refers to, and `await_all` returns either when all that was pushed has ended or with an error, after
+            // SAFETY: the kernel writes to `place` of `buffer` and reads nothing of ours. `buffer` is ours and is not
+            // touched, and `await_all` returns either when all that was pushed has ended or with an error, after
             // which the memory is leaked; nothing between here and there panics. `file` is borrowed for as long.
             if unsafe { self.ring.submission().push(&entry) }.is_err() {
                 break;
