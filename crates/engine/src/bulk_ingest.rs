@@ -123,7 +123,7 @@ impl Session {
             let _shaping = table.shaping.lock();
             for (index, run) in table.indexes.iter().zip(&loaded.runs) {
                 if index.def.unique {
-                    add_run(index, run);
+                    add_run(table, index, run);
                     index.note_load();
                 }
             }
@@ -147,7 +147,7 @@ impl Session {
         table.base.install(RowShape { runs });
         for (index, run) in table.indexes.iter().zip(&loaded.runs) {
             if !index.def.unique {
-                add_run(index, run);
+                add_run(table, index, run);
             }
         }
     }
@@ -244,9 +244,13 @@ fn piece_of(class: SegmentClass, (segment, section): (SegmentId, u32)) -> Ingest
 }
 
 /// Puts a run in front of the others. The caller holds the table's shape latch (rule B5).
-fn add_run(index: &Index, run: &Arc<Run>) {
+fn add_run(table: &Table, index: &Index, run: &Arc<Run>) {
     if run.is_empty() {
         return;
+    }
+    // Rule X36: nobody could delete its rows before.
+    for piece in &run.pieces {
+        piece.swept().set(table.sweep.cut());
     }
     let parts = index.parts();
     let mut runs = vec![Arc::clone(run)];

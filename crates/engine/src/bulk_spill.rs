@@ -123,7 +123,7 @@ impl SpillWriter {
             store, out, sections, ..
         } = self;
         let id = out.finish_unsynced()?;
-        let file = match PieceFile::open(&store, SegmentClass::Meta, id) {
+        let file = match PieceFile::open_unsynced(&store, SegmentClass::Meta, id) {
             Ok(file) => file,
             Err(error) => {
                 let _ = store.remove_piece(SegmentClass::Meta, id);

@@ -206,10 +206,12 @@ fn freeze(moment: &Moment) {
             if parts.active.is_empty() {
                 continue;
             }
+            let active = Tree::new();
+            active.swept().set(table.sweep.cut());
             let mut frozen = vec![Arc::clone(&parts.active)];
             frozen.extend(parts.frozen.iter().cloned());
             index.install(IndexParts {
-                active: Arc::new(Tree::new()),
+                active: Arc::new(active),
                 frozen,
                 runs: parts.runs.clone(),
             });
@@ -248,11 +250,10 @@ fn save_table(
         updated: table.updated.load(Ordering::Relaxed),
     })?;
     save_words(out, table, moment.floor)?;
-    let mut gone = Vec::new();
-    table
+    // Before the shapes of rows and indexes (rule B11).
+    let gone = table
         .gone
-        .read()
-        .serialize_into(&mut gone)
+        .encode()
         .map_err(|source| Error::Invalid(format!("a set of row ids cannot be written: {source}")))?;
     out.gone(&gone)?;
     // Rule B2: the shape after the words.

@@ -36,6 +36,8 @@ struct Built<'a> {
     run: BuiltRun,
     /// Some of its events stay in memory.
     has_late: bool,
+    /// Of the run (rule X36).
+    swept: u64,
 }
 
 enum BuiltRun {
@@ -107,7 +109,7 @@ impl<'a> Shared<'a> {
         };
         let codec = table.def().compression.upper();
         let mut out = RunBuilder::into_section(file, index.def.id, None, codec).with_filter(index.def.unique);
-        let has_late = merge(db, moment, table, parts, &mut out)?;
+        let (has_late, swept) = merge(db, moment, table, parts, &mut out)?;
         let section = out.finish_section()?;
         self.built.push(Built {
             table,
@@ -115,6 +117,7 @@ impl<'a> Shared<'a> {
             trees: parts.frozen.clone(),
             run: BuiltRun::Shared(section),
             has_late,
+            swept,
         });
         Ok(())
     }
@@ -168,24 +171,30 @@ fn write_own<'a>(
 ) -> Result<Built<'a>> {
     let codec = table.def().compression.upper();
     let mut out = RunBuilder::new(&db.store, index.def.id, None, codec).with_filter(index.def.unique);
-    let has_late = merge(db, moment, table, parts, &mut out)?;
+    let (has_late, swept) = merge(db, moment, table, parts, &mut out)?;
     Ok(Built {
         table,
         index,
         trees: parts.frozen.clone(),
         run: BuiltRun::Own(out.finish()?),
         has_late,
+        swept,
     })
 }
 
-/// Writes what is left of the frozen trees; true if some events stay in memory.
+/// Writes what is left of the frozen trees; true if some events stay in memory, and the cut of what was written.
 fn merge(
     db: &Database,
     moment: &Moment,
     table: &Table,
     parts: &IndexParts,
     out: &mut RunBuilder<'_>,
-) -> Result<bool> {
+) -> Result<(bool, u64)> {
+    let swept = if parts.runs.is_empty() {
+        table.sweep.cut()
+    } else {
+        swept_of(&parts.frozen)
+    };
     let mut judge = FreezeJudge {
         db,
         table,
@@ -206,7 +215,7 @@ fn merge(
         bytes: u64::MAX,
     };
     merge_events(&sources, &all, &mut judge, out)?;
-    Ok(judge.has_late)
+    Ok((judge.has_late, swept))
 }
 
 /// Judges events of frozen trees.
@@ -239,7 +248,7 @@ impl MergeJudge for FreezeJudge<'_> {
     }
 
     fn is_gone(&mut self, row: RowId) -> bool {
-        self.table.gone.read().contains(row.raw())
+        self.table.gone.contains(row)
     }
 }
 
@@ -255,9 +264,13 @@ fn install(start: Lsn, built: Built<'_>, file: Option<&Arc<PieceFile>>) -> Resul
             Run::new(built.index.def.id, None, pieces)?
         }
     };
+    for piece in &run.pieces {
+        piece.swept().set(built.swept);
+    }
     let _shaping = built.table.shaping.lock();
     let parts = built.index.parts();
     if built.has_late {
+        parts.active.swept().lower(swept_of(&built.trees));
         for tree in &built.trees {
             keep_late(tree, &parts.active, start)?;
         }
@@ -275,6 +288,10 @@ fn install(start: Lsn, built: Built<'_>, file: Option<&Arc<PieceFile>>) -> Resul
         runs,
     });
     Ok(())
+}
+
+fn swept_of(trees: &[Arc<Tree>]) -> u64 {
+    trees.iter().map(|tree| tree.swept().cut()).min().unwrap_or(0)
 }
 
 /// Copies the events at and behind `start`.

@@ -246,7 +246,7 @@ fn clear_words(batch: &CompactBatch, homed: &[Homed]) {
         // First, as a clear word without this says that the row is as its index entries are (rule S6).
         if rows.iter().any(|found| found.is_gone) && !table.indexes.is_empty() {
             let gone = rows.iter().filter(|found| found.is_gone);
-            table.gone.write().extend(gone.map(|found| found.row.raw()));
+            table.gone.add(gone.map(|found| found.row));
         }
         let guard = crossbeam_epoch::pin();
         for found in rows {

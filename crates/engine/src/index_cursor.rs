@@ -346,13 +346,13 @@ impl Cursor {
         let guard = crossbeam_epoch::pin();
         let word = self.table.map.load_in(row, &guard);
         if word.is_absent() {
-            return Ok(self.table.gone.read().contains(row.raw()));
+            return Ok(self.table.gone.contains(row));
         }
         if !word.is_tombstone() {
             return Ok(false);
         }
         let Some(tombstone) = read_version(&session.db, word.addr(), &guard)? else {
-            return Ok(self.table.gone.read().contains(row.raw()));
+            return Ok(self.table.gone.contains(row));
         };
         let standing = session
             .db
@@ -379,7 +379,7 @@ impl Cursor {
         if map.may_be_deleted(row, &guard) && map.load_in(row, &guard).is_tombstone() {
             return false;
         }
-        !self.table.gone.read().contains(row.raw())
+        !self.table.gone.contains(row)
     }
 
     fn mark_group_dead(&self) {

@@ -49,6 +49,8 @@ struct IndexJob {
     choice: IndexChoice,
     sources: Vec<Arc<Run>>,
     horizon: CommitTs,
+    /// Of the output (rule X36).
+    swept: u64,
 }
 
 /// A merge that takes several steps.
@@ -89,7 +91,7 @@ impl MergeJudge for Judge<'_> {
     }
 
     fn is_gone(&mut self, row: RowId) -> bool {
-        self.table.gone.read().contains(row.raw())
+        self.table.gone.contains(row)
     }
 }
 
@@ -167,24 +169,25 @@ impl IndexMerger {
     /// True if there is a merge to do or to go on with, or parts that nobody has looked at.
     pub(crate) fn is_due(&self, db: &Database) -> bool {
         let horizon = db.txns.horizon();
-        let is_due = |index: &Index| {
+        let is_due = |table: &Table, index: &Index| {
             let parts = index.parts();
             let known = self.quiet.get(&index.def.id);
             let is_quiet = known.is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
-            if is_quiet || parts.runs.is_empty() {
+            let cut = table.sweep.wants(index);
+            if is_quiet && cut.is_none() || parts.runs.is_empty() {
                 return false;
             }
             // An unsettled tag keeps a merge waiting that is not due.
             parts.runs.iter().all(|run| run.tag.is_none())
                 || move_down(&parts.runs).is_some()
-                || plan_index(&parts.runs, |run| is_settled_run(db, run, horizon)).is_some()
+                || plan_index(&parts.runs, cut, |run| is_settled_run(db, run, horizon)).is_some()
         };
         self.large.is_some()
             || db
                 .catalog
                 .tables()
                 .iter()
-                .any(|table| table.indexes.iter().any(is_due))
+                .any(|table| table.indexes.iter().any(|index| is_due(table, index)))
     }
 
     fn find_jobs(&mut self, db: &Database) -> (Vec<IndexJob>, bool) {
@@ -199,12 +202,13 @@ impl IndexMerger {
                     .quiet
                     .get(&index.def.id)
                     .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
-                if parts.runs.is_empty() || is_quiet || bytes >= STEP_BYTES {
+                let cut = table.sweep.wants(index);
+                if parts.runs.is_empty() || is_quiet && cut.is_none() || bytes >= STEP_BYTES {
                     continue;
                 }
                 moved |= move_pieces_down(&table, index);
                 let parts = index.parts();
-                match plan_index(&parts.runs, |run| is_settled_run(db, run, horizon)) {
+                match plan_index(&parts.runs, cut, |run| is_settled_run(db, run, horizon)) {
                     Some(choice) => {
                         bytes += choice.bytes();
                         jobs.push(IndexJob::new(&table, number, choice, horizon));
@@ -261,8 +265,15 @@ impl IndexJob {
             let pieces = pieces.clone();
             Arc::new(Run { index, tag, pieces })
         });
+        let inputs = choice.inputs.iter().flatten();
+        let swept = if choice.covers_base {
+            table.sweep.cut()
+        } else {
+            inputs.map(|piece| piece.swept().cut()).min().unwrap_or(0)
+        };
         Self {
             sources: sources.collect(),
+            swept,
             table: Arc::clone(table),
             number,
             choice,
@@ -316,6 +327,9 @@ impl IndexJob {
     fn install(&self, pieces: &[Arc<RunPiece>]) {
         if self.table.is_dropped() {
             return;
+        }
+        for piece in pieces {
+            piece.swept().set(self.swept);
         }
         let _latch = self.table.shaping.lock();
         let index = self.index();

@@ -4,7 +4,8 @@
 //! reach the base. The base is rewritten piece by piece; that needs upper runs cut where the base is cut, so several upper
 //! runs are first merged into one that is.
 //! Rules: S17 at most four upper runs; upper entries of a quarter of the base are merged into it; S18 a tagged run whose
-//! owner is not settled takes no part; S19 a piece over nothing older is moved down, not rewritten.
+//! owner is not settled takes no part; S19 a piece over nothing older is moved down, not rewritten; S25 pieces with many
+//! entries of gone rows are rewritten for that alone.
 //! Latches and I/O: none.
 
 use crate::row_merge_plan::UPPER_RUNS;
@@ -53,8 +54,12 @@ impl IndexChoice {
     }
 }
 
-/// The next merge, if one is due. `runs`: newest first; `may_take`: rule S18.
-pub(crate) fn plan_index(runs: &[Arc<Run>], may_take: impl Fn(&Run) -> bool) -> Option<IndexChoice> {
+/// The next merge, if one is due. `runs`: newest first; `may_take`: rule S18; `cut`: rule S25.
+pub(crate) fn plan_index(
+    runs: &[Arc<Run>],
+    cut: Option<u64>,
+    may_take: impl Fn(&Run) -> bool,
+) -> Option<IndexChoice> {
     let (base, uppers) = runs.split_last()?;
     if !may_take(base) {
         return None;
@@ -69,23 +74,31 @@ pub(crate) fn plan_index(runs: &[Arc<Run>], may_take: impl Fn(&Run) -> bool) -> 
         let count = crate::row_merge_plan::tier(sizes);
         return Some(among_uppers(base, &uppers[..count]));
     }
-    small_base(base)
+    small_base(base).or_else(|| sweep(base, &uppers, cut?))
+}
+
+/// The piece that was longest ago rid of entries of gone rows, with what it overlaps.
+fn sweep(base: &Arc<Run>, uppers: &[&Arc<Run>], cut: u64) -> Option<IndexChoice> {
+    let mut runs = uppers.to_vec();
+    runs.push(base);
+    let pieces = runs.iter().flat_map(|run| &run.pieces);
+    let oldest = pieces.min_by_key(|piece| piece.swept().cut())?;
+    if oldest.swept().cut() >= cut {
+        return None;
+    }
+    let choice = if base.tag.is_some() {
+        all_into_base(base, uppers)
+    } else {
+        close(base, &runs, oldest)
+    };
+    Some(choice)
 }
 
 /// All, if that is little; else the heaviest base piece; else the upper runs alone, to be cut.
 fn into_base(base: &Arc<Run>, uppers: &[&Arc<Run>]) -> IndexChoice {
     let bytes: u64 = base.stored_bytes() + uppers.iter().map(|run| run.stored_bytes()).sum::<u64>();
-    let all = || {
-        let runs = uppers.iter().map(|run| run.pieces.clone());
-        IndexChoice {
-            target: Arc::clone(base),
-            inputs: runs.chain([base.pieces.clone()]).collect(),
-            covers_base: true,
-            cuts: Vec::new(),
-        }
-    };
     if bytes <= WHOLE_BYTES || base.pieces.len() < 2 || base.tag.is_some() {
-        return all();
+        return all_into_base(base, uppers);
     }
     let weight = |piece: &&Arc<RunPiece>| {
         let (low, high) = (
@@ -99,7 +112,7 @@ fn into_base(base: &Arc<Run>, uppers: &[&Arc<Run>]) -> IndexChoice {
         over * 1000 / piece.entries().max(1)
     };
     let Some(heaviest) = base.pieces.iter().max_by_key(weight) else {
-        return all();
+        return all_into_base(base, uppers);
     };
     let mut runs = uppers.to_vec();
     runs.push(base);
@@ -108,6 +121,16 @@ fn into_base(base: &Arc<Run>, uppers: &[&Arc<Run>]) -> IndexChoice {
         return among_uppers(base, uppers);
     }
     choice
+}
+
+fn all_into_base(base: &Arc<Run>, uppers: &[&Arc<Run>]) -> IndexChoice {
+    let runs = uppers.iter().map(|run| run.pieces.clone());
+    IndexChoice {
+        target: Arc::clone(base),
+        inputs: runs.chain([base.pieces.clone()]).collect(),
+        covers_base: true,
+        cuts: Vec::new(),
+    }
 }
 
 fn among_uppers(base: &Arc<Run>, uppers: &[&Arc<Run>]) -> IndexChoice {

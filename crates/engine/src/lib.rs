@@ -35,6 +35,8 @@ mod error;
 mod fates;
 mod fetch_ahead;
 mod forget;
+mod gone;
+mod gone_sweep;
 mod guards;
 mod held_rows;
 mod homing;

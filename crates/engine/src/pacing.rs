@@ -139,7 +139,7 @@ impl Database {
             steps.extend(merges);
             steps.extend(compacts.then_some(Self::compact_step as Step));
         }
-        steps.extend([Self::blob_step as Step, Self::forget_step]);
+        steps.extend([Self::gone_step as Step, Self::blob_step, Self::forget_step]);
         for step in steps {
             match step(self) {
                 Ok(Progress::Idle) => {}
@@ -175,6 +175,7 @@ impl Database {
             compacts,
             merges_rows,
             merges_indexes,
+            self.gone_due(),
         ];
         let count = jobs.iter().filter(|is_due| **is_due).count() as u64;
         Ok(count.max(u64::from(upkeep.is_busy.load(Ordering::Relaxed))))

@@ -19,7 +19,6 @@ use pbxt_base::{CommitTs, Error as StorageError, IndexId, RowId, SegmentId, Tabl
 use pbxt_index::{IndexParts, Run, RunPiece};
 use pbxt_segment::{PieceFile, SegmentClass, SegmentStore};
 use pbxt_txn::{Stamp, TxnTableImage};
-use roaring::RoaringTreemap;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -178,14 +177,13 @@ impl Open {
         self.end_index()?;
         self.table.base.install(RowShape { runs: self.row_runs });
         if !self.gone.is_empty() {
-            let gone = RoaringTreemap::deserialize_from(&self.gone[..]).map_err(|source| {
+            self.table.gone.restore(&self.gone).map_err(|source| {
                 Error::Invalid(format!(
                     "the deleted rows of table '{}' in the checkpoint image are damaged ({source}): restore the \
                      database from a backup",
                     self.table.name()
                 ))
             })?;
-            *self.table.gone.write() = gone;
         }
         Ok(Arc::new(self.table))
     }

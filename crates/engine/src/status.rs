@@ -256,7 +256,7 @@ impl Database {
             log_behind_checkpoint: tail.saturating_sub(maintenance.start.max(self.log.start().raw())),
             hot_bytes: self.hot_bytes(),
             hot_rows: tables.iter().map(|table| table.hot_rows()).sum(),
-            gone_rows: tables.iter().map(|table| table.gone.read().len()).sum(),
+            gone_rows: tables.iter().map(|table| table.gone.len()).sum(),
             block_cache: self.cache.stats(),
             block_cache_budget: self.cache.budget(),
             row_runs: tables.iter().map(|table| table.run_totals()).sum(),

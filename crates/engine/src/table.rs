@@ -12,6 +12,8 @@ use crate::counts::RowCount;
 use crate::database::Database;
 use crate::definition::{IndexDef, TableDef};
 use crate::error::Result;
+use crate::gone::GoneRows;
+use crate::gone_sweep::Sweep;
 use crate::row_shape::{RowBase, Slot};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -19,7 +21,6 @@ use pbxt_base::{CommitTs, IndexId, Lsn, RowId, TableId, TxnId, stop_point};
 use pbxt_index::{EntryRef, IndexParts, Sign, Tree};
 use pbxt_rowmap::RowMap;
 use pbxt_rows::Schema;
-use roaring::RoaringTreemap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -48,7 +49,9 @@ pub struct Table {
     /// All other rows.
     pub(crate) base: RowBase,
     /// Rows whose deletion is settled: their index entries mean nothing any more.
-    pub(crate) gone: RwLock<RoaringTreemap>,
+    pub(crate) gone: GoneRows,
+    /// How rows leave `gone`.
+    pub(crate) sweep: Sweep,
     /// Held by whoever exchanges `base` or the parts of an index (rule B5).
     pub(crate) shaping: Mutex<()>,
     /// Indexes in the definition's order.
@@ -83,7 +86,8 @@ impl Table {
             updated: AtomicU64::new(def.created),
             map: RowMap::new(),
             base: RowBase::default(),
-            gone: RwLock::default(),
+            gone: GoneRows::default(),
+            sweep: Sweep::default(),
             shaping: Mutex::default(),
             schema: def.schema.clone(),
             indexes,

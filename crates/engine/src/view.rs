@@ -140,7 +140,7 @@ impl View {
         Ok(self.judge_base(db, stamp, guard, Found::Base(base)))
     }
 
-    /// As `resolve_base`, from the sets of row ids alone (rule B7).
+    /// As `resolve_base`, from the sets of row ids alone (rules B7, B10).
     fn resolve_slot<'g>(
         &mut self,
         db: &Database,
@@ -151,12 +151,14 @@ impl View {
         if table.indexes.is_empty() {
             return self.resolve_base(db, table, row, guard);
         }
+        // Rule B10: the set before the shape.
+        if table.gone.contains(row) {
+            return Ok(Resolved::Absent);
+        }
+        stop_point!("read.after_gone");
         let Some(stamp) = table.base.stamp_of(row) else {
             return Ok(Resolved::Absent);
         };
-        if table.gone.read().contains(row.raw()) {
-            return Ok(Resolved::Absent);
-        }
         Ok(self.judge_base(db, stamp, guard, Found::Slot(stamp)))
     }
 

@@ -30,6 +30,7 @@ fn background(db: &Database, dice: &mut Rng) -> Result<Progress> {
         }
         4..6 => db.row_merge_step(),
         6..8 => db.index_merge_step(),
+        8 if dice.chance(50) => db.gone_step(),
         8 => db.settle_tags_step(),
         9 => db.checkpoint_step().map(|()| Progress::Worked),
         _ => db.upkeep_step(true),

@@ -36,6 +36,7 @@ mod sample;
 mod search;
 mod seek;
 mod stripe;
+mod swept;
 mod sync;
 mod tree;
 
@@ -50,4 +51,5 @@ pub use run_builder::{PIECE_BYTES_MAX, RunBuilder};
 pub use run_cursor::RunCursor;
 pub use seek::SeekPos;
 pub use stripe::{StripeGuard, StripeLatches};
+pub use swept::Swept;
 pub use tree::{KeyGroup, Tree};

@@ -62,6 +62,14 @@ impl IndexParts {
         std::iter::once(&self.active).chain(&self.frozen)
     }
 
+    /// No part has an entry of a row that was gone at this cut or before; none without entries.
+    pub fn swept(&self) -> Option<u64> {
+        let trees = self.trees().filter(|tree| !tree.is_empty());
+        let pieces = self.runs.iter().flat_map(|run| &run.pieces);
+        let cuts = trees.map(|tree| tree.swept().cut());
+        cuts.chain(pieces.map(|piece| piece.swept().cut())).min()
+    }
+
     /// Number of entries, anti-entries and dead ones included.
     pub fn entries(&self) -> u64 {
         let runs: u64 = self.runs.iter().map(|run| run.entries()).sum();

@@ -16,6 +16,7 @@ use pbxt_segment::{BlockCache, BlockKey, CachedBlock, PieceFile, Section, Segmen
 use crate::filter::Filter;
 use crate::run_block::RunBlock;
 use crate::seek::{SeekPos, Side};
+use crate::swept::Swept;
 
 /// Kind of a section that holds a piece of an index run.
 pub const SECTION_INDEX_RUN: u8 = b'I';
@@ -40,6 +41,7 @@ pub struct RunPiece {
     stamped: Option<(TxnId, TxnId)>,
     greatest_lsn: Lsn,
     filter: Option<Filter>,
+    swept: Swept,
 }
 
 /// What a piece says of itself.
@@ -110,6 +112,7 @@ impl RunPiece {
             stamped,
             greatest_lsn,
             filter,
+            swept: Swept::default(),
         }))
     }
 
@@ -131,6 +134,11 @@ impl RunPiece {
     /// Fences and counts.
     pub(crate) fn section(&self) -> &Section {
         &self.file.sections()[self.section as usize]
+    }
+
+    /// Whose entries are not in it.
+    pub fn swept(&self) -> &Swept {
+        &self.swept
     }
 
     /// Number of entries.

@@ -17,6 +17,7 @@ use crate::body::{Body, retry};
 use crate::entry::{EntryRef, EntryView, KEY_BYTES_MAX, NewEntry, Sign};
 use crate::latch::Version;
 use crate::seek::SeekPos;
+use crate::swept::Swept;
 
 /// Entries taken at once by a walk over the whole tree.
 const WALK_BATCH: usize = 256;
@@ -27,6 +28,7 @@ const WALK_BATCH: usize = 256;
 #[derive(Default)]
 pub struct Tree {
     body: OnceLock<Box<Body>>,
+    swept: Swept,
 }
 
 /// What a probe found under one key, to be compared later with [`Tree::group_changed`].
@@ -49,6 +51,11 @@ impl Tree {
     /// A tree without entries; costs no heap memory.
     pub fn new() -> Tree {
         Tree::default()
+    }
+
+    /// Whose entries are not in it.
+    pub fn swept(&self) -> &Swept {
+        &self.swept
     }
 
     /// Adds an index event. `key` compares bytewise; `unpack` is handed back as it is.

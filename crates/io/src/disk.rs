@@ -26,6 +26,10 @@ pub trait Disk: Send + Sync + Debug {
     fn open_blocks(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         self.open(name, false)
     }
+    /// How `open_blocks` reads, as a sentence without a subject: "past the page cache ...".
+    fn block_reads(&self) -> String {
+        "one at a time".into()
+    }
     /// Removes a file; durable after `sync_dir`.
     fn remove(&self, name: &str) -> Result<()>;
     /// Renames a file, replacing `to`; durable after `sync_dir`.

@@ -3,14 +3,18 @@
 //! Why it exists: everything above sees a disk through two small traits, so a simulated disk can lose, tear and refuse
 //! whatever a real one can, and a test can hold the clock.
 
+mod block_file;
 mod clock;
 mod disk;
 mod lane;
 mod os_disk;
+mod page_buffer;
 mod parallel;
 mod poison;
+mod ring;
 mod worker;
 
+pub use block_file::DirectIo;
 pub use clock::{Clock, SystemClock};
 pub use disk::{Disk, DiskFile, DiskLock, ReadRequest};
 pub use lane::{Answer, Lane};

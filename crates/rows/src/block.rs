@@ -25,8 +25,6 @@ const FORMAT: u8 = 1;
 const SPARSE: u8 = 1;
 /// Some rows are tombstones.
 const TOMBSTONES: u8 = 2;
-/// A section of value ranges follows the header; readers skip it.
-const RANGES: u8 = 4;
 
 /// Most rows of a block.
 pub const BLOCK_ROWS_MAX: usize = 1 << 16;

@@ -8,7 +8,7 @@
 
 use crate::error::{Error, Result};
 use crate::host_field::HostField;
-use crate::schema::{Column, ColumnKind, Schema};
+use crate::schema::{Column, ColumnKind, Order, Schema};
 
 /// How a host's record buffer holds a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct HostColumn {
 pub struct HostLayout {
     record_length: usize,
     columns: Vec<HostColumn>,
+    /// What is known of the orders of the columns; those behind the end are unknown.
+    orders: Vec<Order>,
 }
 
 impl HostKind {
@@ -87,10 +89,18 @@ impl HostLayout {
         let layout = Self {
             record_length,
             columns,
+            orders: Vec::new(),
         };
         let owned = layout.check_fields()?;
         layout.check_null_bits(owned)?;
         Ok(layout)
+    }
+
+    /// The same layout with what is known of the orders of its columns, for the schema: one entry each.
+    #[must_use]
+    pub fn with_orders(mut self, orders: Vec<Order>) -> Self {
+        self.orders = orders;
+        self
     }
 
     /// Bytes of the record buffer.
@@ -113,13 +123,13 @@ impl HostLayout {
     /// The schema that stores records of this layout.
     ///
     /// # Errors
-    /// `BadLayout` for more than 4096 columns.
+    /// `BadLayout` for more than 4096 columns, or an order that values of its column cannot have.
     pub fn schema(&self, version: u16) -> Result<Schema> {
         let column = |host: &HostColumn| Column {
             kind: host.stored_kind(),
             nullable: host.null_bit != 0,
         };
-        Schema::new(version, self.columns.iter().map(column).collect())
+        Schema::new(version, self.columns.iter().map(column).collect())?.with_orders(&self.orders)
     }
 
     pub(crate) fn field(&self, column: usize) -> Option<HostField> {

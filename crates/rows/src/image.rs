@@ -188,7 +188,7 @@ fn put_number(upper: u64, width: usize, out: &mut Vec<u8>) {
 }
 
 /// Turns the bits of a float (shifted to the top) into bits that order as the numbers do.
-fn float_order(bits: u64) -> u64 {
+pub(crate) fn float_order(bits: u64) -> u64 {
     match bits {
         TOP_BIT => TOP_BIT, // -0 is 0
         negative if negative & TOP_BIT != 0 => !negative,

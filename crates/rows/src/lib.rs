@@ -4,7 +4,7 @@
 //!                   how each index part orders; everything else in the engine then moves opaque payloads and compares
 //!                   keys with memcmp, also where the host is absent (recovery, merges, replicas).
 //! Format / state:   docs/format-rows.md; a `Schema` and a `KeySpec` are kept in the catalog, a `HostLayout` is not.
-//! Rules:            F20 - F28, F30 - F34, X20 - X26 (docs/format-rows.md). Decoding is total: any bytes give a value or `Error::Corrupt`.
+//! Rules:            F20 - F28, F30 - F37, X20 - X26 (docs/format-rows.md). Decoding is total: any bytes give a value or `Error::Corrupt`.
 //! Latches and I/O:  none; no threads, no clock. Callbacks to the host (`Weigher`) and for large values (`BlobSink`) run on
 //!                   the calling thread.
 //! After a crash:    nothing; keys whose weights only the host can compute are logged, never recomputed.
@@ -39,6 +39,7 @@
 mod blob;
 mod block;
 mod codec;
+mod column_order;
 mod columns;
 mod error;
 mod fields;
@@ -52,9 +53,11 @@ mod payload;
 mod payload_key;
 mod program;
 mod restore;
+mod row_filter;
 mod row_view;
 mod schema;
 mod weights;
+mod zones;
 
 pub use blob::{BlobRef, BlobSink, External, InlineArena, LargeValue, Limits, NoBlobs};
 pub use block::{BLOCK_BYTES_MAX, BLOCK_ROWS_MAX, RowBlock, RowBlockBuilder};
@@ -66,6 +69,8 @@ pub use host_field::HostRecord;
 pub use key_maker::KeyMaker;
 pub use key_spec::{KeyEncoding, KeyPart, KeySpec, WeightScheme};
 pub use payload_key::PayloadKeyMaker;
+pub use row_filter::{Condition, RowFilter};
 pub use row_view::{RowBuilder, RowView, Value, names_external};
-pub use schema::{Column, ColumnKind, Schema};
+pub use schema::{Column, ColumnKind, Order, Schema};
 pub use weights::{NoWeigher, Weigher};
+pub use zones::{Zone, ZoneBuilder, Zones};

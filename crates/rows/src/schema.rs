@@ -14,6 +14,8 @@ use pbxt_base::codec::push_u16;
 pub(crate) const COLUMNS_MAX: usize = 4096;
 const IMAGE: &str = "schema image";
 const FORMAT: u8 = 1;
+/// The order of a column stands in the upper half of the byte that says its kind.
+const ORDER_SHIFT: u32 = 4;
 
 /// How a column is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,52 @@ pub enum ColumnKind {
     },
     /// Not stored: the host computes it. Keeps its number so that column numbers are the host's.
     Virtual,
+}
+
+/// How values of a column compare, as far as the core can tell without the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Only the host knows.
+    #[default]
+    Unknown,
+    /// Unsigned little-endian number of 1 to 8 bytes.
+    Uint,
+    /// Two's complement little-endian number of 1 to 8 bytes.
+    Int,
+    /// IEEE single, little-endian.
+    F32,
+    /// IEEE double, the same.
+    F64,
+    /// As the bytes do.
+    Bytes,
+}
+
+/// All orders, by the number that stands for them in images.
+const ORDERS: [Order; 6] = [
+    Order::Unknown,
+    Order::Uint,
+    Order::Int,
+    Order::F32,
+    Order::F64,
+    Order::Bytes,
+];
+
+impl Order {
+    /// The order of this number, if there is one.
+    pub fn from_code(code: u8) -> Option<Self> {
+        ORDERS.get(code as usize).copied()
+    }
+
+    /// True if values of such a column can have it.
+    fn fits(self, kind: ColumnKind) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Uint | Self::Int => matches!(kind, ColumnKind::Fixed(1..=8)),
+            Self::F32 => kind == ColumnKind::Fixed(4),
+            Self::F64 => kind == ColumnKind::Fixed(8),
+            Self::Bytes => kind != ColumnKind::Virtual,
+        }
+    }
 }
 
 /// One column of a schema.
@@ -82,6 +130,8 @@ impl Shape {
 pub struct Schema {
     version: u16,
     columns: Vec<Column>,
+    /// One for each column.
+    orders: Vec<Order>,
     placed: Vec<Placed>,
     shape: Shape,
 }
@@ -101,10 +151,33 @@ impl Schema {
         let (placed, shape) = place(&columns);
         Ok(Self {
             version,
+            orders: vec![Order::Unknown; columns.len()],
             columns,
             placed,
             shape,
         })
+    }
+
+    /// The same columns with what is known of their orders: one entry each, those left out are unknown.
+    ///
+    /// # Errors
+    /// `BadLayout` for an order that values of its column cannot have.
+    pub fn with_orders(mut self, orders: &[Order]) -> Result<Self> {
+        for (column, (own, order)) in self.orders.iter_mut().zip(orders).enumerate() {
+            if !order.fits(self.columns[column].kind) {
+                return Err(Error::BadLayout {
+                    column,
+                    why: "its values cannot have the order it is given",
+                });
+            }
+            *own = *order;
+        }
+        Ok(self)
+    }
+
+    /// How values of the column compare.
+    pub fn order(&self, number: usize) -> Order {
+        self.orders.get(number).copied().unwrap_or_default()
     }
 
     /// Version number given at construction.
@@ -135,14 +208,14 @@ impl Schema {
         out.push(FORMAT);
         push_u16(out, self.version);
         push_u16(out, self.columns.len() as u16);
-        for column in &self.columns {
+        for (column, order) in self.columns.iter().zip(&self.orders) {
             let (kind, len, pad) = match column.kind {
                 ColumnKind::Fixed(len) => (0, len, 0),
                 ColumnKind::Var => (1, 0, 0),
                 ColumnKind::Padded { len, pad } => (2, len, pad),
                 ColumnKind::Virtual => (3, 0, 0),
             };
-            out.extend_from_slice(&[kind, u8::from(column.nullable)]);
+            out.extend_from_slice(&[kind | (*order as u8) << ORDER_SHIFT, u8::from(column.nullable)]);
             push_u16(out, len);
             out.push(pad);
         }
@@ -158,16 +231,22 @@ impl Schema {
         let version = reader.u16()?;
         let count = reader.u16()? as usize;
         let mut columns = Vec::with_capacity(count.min(COLUMNS_MAX));
+        let mut orders = Vec::with_capacity(count.min(COLUMNS_MAX));
         for _ in 0..count {
-            columns.push(decode_column(&mut reader)?);
+            let (column, order) = decode_column(&mut reader)?;
+            columns.push(column);
+            orders.push(order);
         }
         reader.end()?;
-        Self::new(version, columns)
+        Self::new(version, columns)?.with_orders(&orders)
     }
 }
 
-fn decode_column(reader: &mut ImageReader<'_>) -> Result<Column> {
-    let kind = reader.u8()?;
+fn decode_column(reader: &mut ImageReader<'_>) -> Result<(Column, Order)> {
+    let code = reader.u8()?;
+    let order = Order::from_code(code >> ORDER_SHIFT)
+        .ok_or_else(|| reader.corrupt("a known kind and order of a column", code as u64))?;
+    let kind = code & ((1 << ORDER_SHIFT) - 1);
     let nullable = reader.flag()?;
     let len = reader.u16()?;
     let pad = reader.u8()?;
@@ -178,7 +257,7 @@ fn decode_column(reader: &mut ImageReader<'_>) -> Result<Column> {
         (3, 0, 0) => ColumnKind::Virtual,
         _ => return Err(reader.corrupt("a known column kind with its length and padding", kind as u64)),
     };
-    Ok(Column { kind, nullable })
+    Ok((Column { kind, nullable }, order))
 }
 
 fn place(columns: &[Column]) -> (Vec<Placed>, Shape) {

@@ -140,6 +140,32 @@ fn a_schema_has_these_bytes() {
     );
 }
 
+#[test]
+fn orders_stand_beside_the_kinds_of_columns() {
+    let column = |kind| Column {
+        kind,
+        nullable: false,
+    };
+    let columns = vec![
+        column(ColumnKind::Fixed(8)),
+        column(ColumnKind::Fixed(4)),
+        column(ColumnKind::Var),
+    ];
+    let orders = [Order::F64, Order::Int, Order::Bytes];
+    let schema = Schema::new(2, columns.clone()).expect("three columns");
+    let ordered = schema.clone().with_orders(&orders).expect("orders that fit");
+    let mut image = Vec::new();
+    ordered.encode(&mut image);
+    let columns = [[0x40, 0, 8, 0, 0], [0x20, 0, 4, 0, 0], [0x51, 0, 0, 0, 0]];
+    assert_eq!(image, [&[1, 2, 0, 3, 0], columns.concat().as_slice()].concat());
+    assert_eq!(Schema::decode(&image).expect("its own bytes"), ordered);
+    assert_ne!(schema, ordered);
+    image[5] = 0x60;
+    assert!(Schema::decode(&image).is_err(), "there is no order 6");
+    image[5] = 0x30;
+    assert!(Schema::decode(&image).is_err(), "a single has 4 bytes, not 8");
+}
+
 /// Encoding, value, key image, unpack information.
 type Number<'a> = (KeyEncoding, &'a [u8], &'a [u8], &'a [u8]);
 /// Column, part, value, key image, unpack information.

@@ -42,7 +42,20 @@ pub struct PieceFile {
 impl PieceFile {
     /// Opens a finished file; checks header, tail and directory.
     pub fn open(store: &SegmentStore, class: SegmentClass, id: SegmentId) -> Result<Arc<Self>> {
-        let file = store.open_piece(class, id)?;
+        Self::open_file(store, class, id, store.open_piece(class, id)?)
+    }
+
+    /// Opens a file that `PieceWriter::finish_unsynced` made.
+    pub fn open_unsynced(store: &SegmentStore, class: SegmentClass, id: SegmentId) -> Result<Arc<Self>> {
+        Self::open_file(store, class, id, store.open_unsynced_piece(class, id)?)
+    }
+
+    fn open_file(
+        store: &SegmentStore,
+        class: SegmentClass,
+        id: SegmentId,
+        file: Arc<dyn DiskFile>,
+    ) -> Result<Arc<Self>> {
         let bytes = file.len()?;
         let tail_at = bytes.saturating_sub(TAIL_BYTES as u64);
         let place = |offset| BlockPlace {

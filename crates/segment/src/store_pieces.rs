@@ -54,21 +54,35 @@ impl SegmentStore {
         }
     }
 
-    /// Opens a piece file for reading; the handle is not shared with `file`.
+    /// Opens a piece file for reading block by block; the handle is not shared with `file`.
     pub(crate) fn open_piece(&self, class: SegmentClass, id: SegmentId) -> Result<Arc<dyn DiskFile>> {
-        self.disk.open_blocks(&segment_name(class, id)).map_err(|error| {
-            if is_missing(&error) {
-                self.damaged(
-                    class,
-                    id,
-                    0,
-                    "a piece file that a checkpoint or log record names",
-                    "no such file",
-                )
-            } else {
-                error
-            }
-        })
+        let opened = self.disk.open_blocks(&segment_name(class, id));
+        opened.map_err(|error| self.missing_piece(class, id, error))
+    }
+
+    /// Opens a piece file that was not synced: the system still has its bytes, and reading past its cache would make it
+    /// write them first.
+    pub(crate) fn open_unsynced_piece(
+        &self,
+        class: SegmentClass,
+        id: SegmentId,
+    ) -> Result<Arc<dyn DiskFile>> {
+        let opened = self.disk.open(&segment_name(class, id), false);
+        opened.map_err(|error| self.missing_piece(class, id, error))
+    }
+
+    fn missing_piece(&self, class: SegmentClass, id: SegmentId, error: Error) -> Error {
+        if is_missing(&error) {
+            self.damaged(
+                class,
+                id,
+                0,
+                "a piece file that a checkpoint or log record names",
+                "no such file",
+            )
+        } else {
+            error
+        }
     }
 
     /// Number the next piece file of a class gets at least.

@@ -91,6 +91,7 @@ impl Store {
     pub(crate) fn merge(&self) {
         while self.db.row_merge_step().expect("merged") == Progress::Worked {}
         while self.db.index_merge_step().expect("merged") == Progress::Worked {}
+        while self.db.gone_step().expect("swept") == Progress::Worked {}
     }
 
     /// Every way of reading shows these ids, and the check finds nothing.

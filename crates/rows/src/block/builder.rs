@@ -181,6 +181,14 @@ impl<'s> RowBlockBuilder<'s> {
         self.ids.first().copied().map(RowId::new)
     }
 
+    /// Payloads of the rows so far that are no tombstones.
+    pub(crate) fn payloads(&self) -> impl Iterator<Item = &[u8]> {
+        let ends = self.starts.iter().skip(1).map(|&start| start as usize);
+        let ends = ends.chain(std::iter::once(self.payloads.len()));
+        let rows = self.starts.iter().zip(ends);
+        rows.map(|(&start, end)| &self.payloads[start as usize..end])
+    }
+
     /// Appends the block to `out` and starts the next one. Returns the length of the packed tail: so many bytes at the end of the
     /// block look random, and a compressor may be spared them.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> usize {

@@ -13,7 +13,7 @@ use super::numbers::read_numbers;
 use super::streams::{FRONT, StreamReader};
 use super::values::Values;
 use super::{
-    BLOCK_BYTES_MAX, BLOCK_ROWS_MAX, FORMAT, RANGES, ROW_ID_MAX, RowBlock, RowIds, SPARSE, TOMBSTONES, View,
+    BLOCK_BYTES_MAX, BLOCK_ROWS_MAX, FORMAT, ROW_ID_MAX, RowBlock, RowIds, SPARSE, TOMBSTONES, View,
 };
 use crate::blob::BlobRef;
 use crate::error::Result;
@@ -50,7 +50,7 @@ fn read_header<'a>(schema: &Schema, bytes: &'a [u8]) -> Result<Header<'a>> {
     let mut reader = ImageReader::new(FRONT, bytes);
     reader.format(FORMAT)?;
     let flags = reader.u8()?;
-    if flags & !(SPARSE | TOMBSTONES | RANGES) != 0 {
+    if flags & !(SPARSE | TOMBSTONES) != 0 {
         return Err(reader.corrupt("known flags", flags as u64));
     }
     if bytes.len() > 4 * BLOCK_BYTES_MAX {
@@ -77,10 +77,6 @@ fn read_header<'a>(schema: &Schema, bytes: &'a [u8]) -> Result<Header<'a>> {
     };
     let mut front_reader = ImageReader::new(FRONT, &bytes[..front]);
     front_reader.take(reader.position())?;
-    if flags & RANGES != 0 {
-        let len = limited(&mut front_reader, front as u64, "value ranges inside the block")?;
-        front_reader.take(len as usize)?;
-    }
     Ok(Header {
         flags,
         rows,

@@ -1,0 +1,162 @@
+//! Gone sweep: takes rows out of the set of gone rows once nothing has an entry or a slot of them any more.
+//!
+//! Why it exists: without it the set grows with every row ever deleted, and entries of deleted rows stay in parts of an index
+//! that nothing else makes worth a merge.
+//! States of a table: no cut -> cut (some rows of the set are noted) -> swept (no part has an entry of them) -> removed.
+//! Rules: B9, B11 (docs/storage.md), X36 which part is swept; S25 when an index is merged for nothing but this.
+//! Latches and I/O: its own, and the shape latch for a cut and for a look at the parts; no I/O.
+//! After a crash: the set is as the image has it, and the parts count as not swept.
+
+use crate::database::Database;
+use crate::error::Result;
+use crate::pacing::Progress;
+use crate::row_shape::RowShape;
+use crate::table::{Index, Table};
+use parking_lot::Mutex;
+use pbxt_base::{CommitTs, RowId, stop_point};
+use roaring::RoaringTreemap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use crate::gone::GoneSet;
+
+/// Entries of an index for one row of a cut, at most, for its parts to be merged because of the cut alone.
+const ENTRIES_PER_GONE: u64 = 4;
+
+/// How rows of one table leave its set.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    /// Number of the newest cut.
+    cut: AtomicU64,
+    /// Rows of a cut that was not removed yet.
+    pending: AtomicU64,
+    state: Mutex<SweepState>,
+}
+
+#[derive(Debug, Default)]
+struct SweepState {
+    /// Rows of the newest cut.
+    rows: Option<RoaringTreemap>,
+    /// When no part had an entry of theirs any more.
+    swept_at: Option<CommitTs>,
+    /// Set and shape when last looked at without finding a row to note.
+    looked_at: Option<(Weak<GoneSet>, Weak<RowShape>)>,
+}
+
+impl Sweep {
+    /// What begins now may give its output this number (rule X36).
+    pub(crate) fn cut(&self) -> u64 {
+        self.cut.load(Ordering::Acquire)
+    }
+
+    /// The cut that the index is to be merged for (rule S25).
+    pub(crate) fn wants(&self, index: &Index) -> Option<u64> {
+        let pending = self.pending.load(Ordering::Acquire);
+        if pending == 0 {
+            return None;
+        }
+        let parts = index.parts();
+        let cut = self.cut();
+        let pieces = || parts.runs.iter().flat_map(|run| &run.pieces);
+        let entries: u64 = pieces().map(|piece| piece.entries()).sum();
+        (pending * ENTRIES_PER_GONE >= entries && pieces().any(|piece| piece.swept().cut() < cut))
+            .then_some(cut)
+    }
+}
+
+impl Database {
+    /// Takes one step with the set of each table.
+    pub fn gone_step(&self) -> Result<Progress> {
+        self.poison.check()?;
+        let mut did = Progress::Idle;
+        for table in self.catalog.tables() {
+            if table.gone.len() > 0 && table.sweep.step(self, &table) {
+                did = Progress::Worked;
+            }
+        }
+        Ok(did)
+    }
+
+    /// True if a step would do something now.
+    pub(crate) fn gone_due(&self) -> bool {
+        let is_due = |table: &Arc<Table>| table.gone.len() > 0 && table.sweep.is_due(self, table);
+        self.catalog.tables().iter().any(is_due)
+    }
+}
+
+impl Sweep {
+    fn is_due(&self, db: &Database, table: &Table) -> bool {
+        let state = self.state.lock();
+        match (&state.rows, state.swept_at) {
+            (None, _) => !state.has_looked_at(table),
+            (Some(_), None) => is_swept(table, self.cut()),
+            (Some(_), Some(at)) => is_unread(db, at),
+        }
+    }
+
+    fn step(&self, db: &Database, table: &Table) -> bool {
+        let mut state = self.state.lock();
+        if state.rows.is_none() {
+            return self.begin(&mut state, table);
+        }
+        if state.swept_at.is_none() && is_swept(table, self.cut()) {
+            stop_point!("gone.after_swept");
+            // After the look at the parts: who registers a snapshot beyond this finds swept ones.
+            state.swept_at = Some(db.txns.published());
+        }
+        let Some(at) = state.swept_at else { return false };
+        if !is_unread(db, at) {
+            return false;
+        }
+        stop_point!("gone.before_remove");
+        self.pending.store(0, Ordering::Release);
+        state.swept_at = None;
+        state.looked_at = None;
+        if let Some(rows) = state.rows.take() {
+            table.gone.remove(&rows);
+        }
+        true
+    }
+
+    /// Makes a cut of the rows that have no slot; none of them gets one again.
+    fn begin(&self, state: &mut SweepState, table: &Table) -> bool {
+        if state.has_looked_at(table) {
+            return false;
+        }
+        let (set, shape) = (table.gone.now(), table.base.shape());
+        state.looked_at = Some((Arc::downgrade(&set), Arc::downgrade(&shape)));
+        let rows = set.rows().filter(|row| !shape.has_slot(RowId::new(*row)));
+        let rows: RoaringTreemap = rows.collect();
+        if rows.is_empty() {
+            return false;
+        }
+        // Under the latch under which trees get their cut: who sees the new number sees the rows in the set.
+        let _shaping = table.shaping.lock();
+        self.cut.fetch_add(1, Ordering::AcqRel);
+        self.pending.store(rows.len(), Ordering::Release);
+        state.rows = Some(rows);
+        true
+    }
+}
+
+impl SweepState {
+    fn has_looked_at(&self, table: &Table) -> bool {
+        self.looked_at.as_ref().is_some_and(|(set, shape)| {
+            Weak::as_ptr(set) == Arc::as_ptr(&table.gone.now())
+                && Weak::as_ptr(shape) == Arc::as_ptr(&table.base.shape())
+        })
+    }
+}
+
+/// True if no part of any index has an entry of the cut's rows.
+fn is_swept(table: &Table, cut: u64) -> bool {
+    let _shaping = table.shaping.lock();
+    let parts = table.indexes.iter().map(Index::parts);
+    parts.filter_map(|parts| parts.swept()).all(|swept| swept >= cut)
+}
+
+/// True if every live snapshot was registered after `at` was the newest commit's timestamp.
+fn is_unread(db: &Database, at: CommitTs) -> bool {
+    let live = db.txns.live_snapshots();
+    live.timestamps().first().is_none_or(|oldest| *oldest > at)
+}
