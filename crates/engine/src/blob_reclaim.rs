@@ -3,7 +3,8 @@
 //! Why it exists: a value lives in a file of its own kind and dies with the last version that names it. Nobody counts while
 //! rows are written: it is the compactor and the merges that meet every version that no longer counts, once or twice.
 //! State: per segment the ranges of dead values. Noting a value twice changes nothing, so what is met again after a crash does
-//! no harm; neighbours melt, so a dead segment is one range. A value whose row was never written is not met and stays.
+//! no harm; neighbours melt, so a dead segment is one range. A value that is not met (its row was never written, its table was
+//! dropped) is found by a census.
 //! Rules: S15 a value is dead if a version that counts no more names it, and no version of the row that counts does. S16 a
 //! segment goes when all its bytes are dead, and a checkpoint has begun since that was known: then neither a shape nor the
 //! part of the log that recovery reads names a value of it.
@@ -17,6 +18,7 @@ use crate::homing::fate_of;
 use crate::pacing::Progress;
 use crate::row_shape::Slot;
 use crate::table::Table;
+use census::CensusState;
 use parking_lot::Mutex;
 use pbxt_base::codec::{Reader, put_varint};
 use pbxt_base::{CommitTs, Lsn, RowId, SegmentId};
@@ -25,6 +27,9 @@ use pbxt_segment::SEGMENT_HEADER_BYTES;
 use std::collections::BTreeMap;
 
 pub(crate) use pbxt_rows::names_external as has_large;
+
+#[path = "blob_census.rs"]
+mod census;
 
 /// Dead ranges of one segment.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -39,6 +44,13 @@ struct DeadRanges {
 #[derive(Debug, Default)]
 pub(crate) struct BlobAccounts {
     segments: Mutex<BTreeMap<SegmentId, DeadRanges>>,
+    census: Mutex<CensusState>,
+}
+
+/// True if rows of the table can name large values.
+fn can_have_large(table: &Table) -> bool {
+    let mut columns = table.schema().columns().iter();
+    columns.any(|column| matches!(column.kind, ColumnKind::Var))
 }
 
 /// The large values a payload names.
@@ -68,6 +80,10 @@ impl DeadRanges {
             end = end.max(right_end);
         }
         self.ranges.insert(begin, end);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|(begin, end)| end - begin).sum()
     }
 
     /// True if everything between header and `end` is dead.
@@ -132,6 +148,7 @@ impl BlobAccounts {
         }
         Ok(Self {
             segments: Mutex::new(segments),
+            ..Self::default()
         })
     }
 }
@@ -173,13 +190,8 @@ impl DeadValues<'_> {
 impl<'t> DeadValues<'t> {
     /// A place for the dead values of a merge; none for tables without columns that could have any.
     pub(crate) fn of(table: &'t Table) -> Option<Self> {
-        let schema = table.schema();
-        let has_any = schema
-            .columns()
-            .iter()
-            .any(|column| matches!(column.kind, ColumnKind::Var));
-        has_any.then(|| Self {
-            schema,
+        can_have_large(table).then(|| Self {
+            schema: table.schema(),
             values: Vec::new(),
         })
     }
@@ -227,32 +239,40 @@ impl Database {
 
     /// Drops blob segments of which all is dead (rule S16).
     pub fn blob_step(&self) -> Result<Progress> {
-        if self.upkeep.blobs.segments.lock().is_empty() {
-            return Ok(Progress::Idle);
-        }
-        let bytes: BTreeMap<_, _> = self.blobs.segments()?.into_iter().collect();
-        let tail = self.log.tail();
-        let checkpoint = self.store.checkpoint().map_or(Lsn::new(0), |found| found.start);
-        let mut ready = Vec::new();
-        {
-            let mut segments = self.upkeep.blobs.segments.lock();
-            segments.retain(|id, _| bytes.contains_key(id));
-            for (id, dead) in segments.iter_mut() {
-                if !bytes.get(id).is_some_and(|end| dead.covers(*end)) {
-                    dead.dead_since = None;
-                } else if *dead.dead_since.get_or_insert(tail) <= checkpoint {
-                    ready.push(*id);
-                }
-            }
-        }
         let mut progress = Progress::Idle;
-        for id in ready {
-            if self.blobs.drop_segment(id)? {
+        for (id, end) in self.droppable_blobs()? {
+            if self.blobs.drop_segment(id, end)? {
                 self.upkeep.blobs.segments.lock().remove(&id);
                 progress = Progress::Worked;
             }
         }
         Ok(progress)
+    }
+
+    /// Segments that may go, with their bytes. What only waits for a checkpoint makes that due sooner.
+    fn droppable_blobs(&self) -> Result<Vec<(SegmentId, u64)>> {
+        if self.upkeep.blobs.segments.lock().is_empty() {
+            return Ok(Vec::new());
+        }
+        let bytes: BTreeMap<_, _> = self.blobs.segments()?.into_iter().collect();
+        let tail = self.log.tail();
+        let checkpoint = self.store.checkpoint().map_or(Lsn::new(0), |found| found.start);
+        let mut ready = Vec::new();
+        let mut segments = self.upkeep.blobs.segments.lock();
+        segments.retain(|id, _| bytes.contains_key(id));
+        for (id, dead) in segments.iter_mut() {
+            let Some(end) = bytes.get(id).filter(|end| dead.covers(**end)) else {
+                dead.dead_since = None;
+                continue;
+            };
+            if dead.dead_since.is_none() {
+                self.maintenance.note_dropped(*end);
+            }
+            if *dead.dead_since.get_or_insert(tail) <= checkpoint {
+                ready.push((*id, *end));
+            }
+        }
+        Ok(ready)
     }
 }
 

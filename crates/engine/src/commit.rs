@@ -96,6 +96,7 @@ impl Session {
             return Ok(());
         }
         let result = self.db.abort(self.work.txn, self.work.logged);
+        self.suspect_kept();
         self.finish();
         result
     }

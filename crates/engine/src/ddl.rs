@@ -49,6 +49,7 @@ impl Database {
         self.log_ddl(&[CatalogOp::Drop(table.id)])?;
         self.catalog.remove(table.id);
         self.maintenance.note_dropped(table.stored_bytes());
+        self.suspect_values();
         self.row_locks.forget_table(table.id);
         drop(locked);
         Ok(())
@@ -78,6 +79,7 @@ impl Database {
         let ts = self.log_ddl(&ops)?;
         self.catalog.remove(old.id);
         self.maintenance.note_dropped(old.stored_bytes());
+        self.suspect_values();
         self.catalog.put(Arc::new(Table::new(def, ts, 1, 0)));
         drop(locked);
         Ok(())

@@ -265,12 +265,12 @@ impl HostTable {
     }
 
     /// Encodes a record; its large values go to the blob store first (rule D2).
-    fn encode(&self, record: HostRecord<'_>, payload: &mut Vec<u8>) -> Result<()> {
+    fn encode(&self, session: &mut Session, record: HostRecord<'_>, payload: &mut Vec<u8>) -> Result<()> {
         payload.clear();
         let large = self.codec.plan(record, self.limits)?;
         let mut externals = Vec::new();
         for value in &large {
-            let blob = self.db.blobs().append(value.value)?;
+            let blob = session.keep_value(value.value)?;
             let blob = BlobRef {
                 addr: blob.addr,
                 len: blob.len,
@@ -515,7 +515,7 @@ impl HostCursor {
     /// Inserts the record.
     pub fn insert(&mut self, session: &mut Session, record: HostRecord<'_>) -> Result<()> {
         self.host.insert_keys(record, &mut self.keys)?;
-        self.host.encode(record, &mut self.payload)?;
+        self.host.encode(session, record, &mut self.payload)?;
         let version = NewVersion {
             payload: &self.payload,
             schema_version: self.host.codec.schema().version(),
@@ -557,7 +557,7 @@ impl HostCursor {
     ) -> Result<bool> {
         self.host
             .update_keys(old, new, &mut self.keys, &mut self.scratch)?;
-        self.host.encode(new, &mut self.payload)?;
+        self.host.encode(session, new, &mut self.payload)?;
         let version = NewVersion {
             payload: &self.payload,
             schema_version: self.host.codec.schema().version(),

@@ -140,6 +140,7 @@ impl Database {
             steps.extend(compacts.then_some(Self::compact_step as Step));
         }
         steps.extend([Self::gone_step as Step, Self::blob_step, Self::forget_step]);
+        steps.extend(is_idle.then_some(Self::census_step as Step));
         for step in steps {
             match step(self) {
                 Ok(Progress::Idle) => {}
@@ -176,6 +177,7 @@ impl Database {
             merges_rows,
             merges_indexes,
             self.gone_due(),
+            self.census_due()?,
         ];
         let count = jobs.iter().filter(|is_due| **is_due).count() as u64;
         Ok(count.max(u64::from(upkeep.is_busy.load(Ordering::Relaxed))))

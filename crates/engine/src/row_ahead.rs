@@ -1,6 +1,6 @@
 //! Row ahead: blocks of rows read many at a time, because the reader knows which ones it wants next.
 //!
-//! Why it exists: a disk answers one read in 100 us and thirty at once in hardly more. Blocks are read past the system's page
+//! Why it exists: a disk that is asked for one block at a time is idle most of the time. Blocks are read past the system's page
 //! cache (docs/decisions/0005), so nobody else reads ahead for a scan or keeps what a merge has read.
 //! Two ways: `RowPiece::load_blocks` for a list of blocks, in any piece of a table; `ReadAhead` for a reader in order.
 //! State of `ReadAhead`: the stored bytes of the next blocks. They become decoded blocks of the cache one by one, as the reader
@@ -23,7 +23,9 @@ pub(crate) const BATCH_BLOCKS: usize = 32;
 /// Stored bytes that a reader in order has ahead: at most so many, and at most this part of the cache.
 const AHEAD_BYTES: usize = 1 << 20;
 const AHEAD_SHARE: u64 = 64;
-const AHEAD_BLOCKS: usize = 16;
+const AHEAD_BLOCKS: usize = 32;
+/// Blocks that a reader in order passes over, at most: a filter spares it some.
+const SKIPPED_MAX: usize = 8;
 
 impl RowPiece {
     /// The decoded blocks with these numbers, which rise, in their order: those that are not in the cache are read in one
@@ -80,8 +82,8 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// A block, from the cache or from what was read ahead, or from disk, and then the ones behind it too. The first block of
-    /// another piece counts as the next one in order.
+    /// A block, from the cache or from what was read ahead, or from disk, and then the ones behind it too. The first blocks of
+    /// another piece count as the next ones in order.
     pub(crate) fn block(
         &mut self,
         schema: &Schema,
@@ -91,7 +93,12 @@ impl ReadAhead {
     ) -> Result<Arc<CachedRows>> {
         let place = (piece.file.id(), piece.section);
         let goes_on = self.next.is_some_and(|(file, section, next)| {
-            (place == (file, section) && block == next) || (place != (file, section) && block == 0)
+            let skipped = block.checked_sub(next);
+            if place == (file, section) {
+                skipped.is_some_and(|skipped| skipped <= SKIPPED_MAX)
+            } else {
+                block <= SKIPPED_MAX
+            }
         });
         self.next = Some((place.0, place.1, block + 1));
         if !goes_on {
@@ -128,3 +135,7 @@ impl ReadAhead {
         wanted.count() + 1
     }
 }
+
+#[cfg(test)]
+#[path = "row_ahead_tests.rs"]
+mod row_ahead_tests;

@@ -21,6 +21,7 @@ use crate::table::Table;
 use crate::unique::ProbeBuffers;
 use crate::waits::SessionGate;
 use pbxt_base::{CommitTs, Lsn, TxnId};
+use pbxt_segment::{BlobRef, ValueHold};
 use pbxt_txlog::{CountDelta, KeyImageBuf, VoidRange};
 use pbxt_txn::{RowLockList, Snapshot};
 use std::sync::Arc;
@@ -128,6 +129,8 @@ pub(crate) struct Work {
     pub rows_written: u64,
     pub started_millis: u64,
     pub isolation: Isolation,
+    /// Large values were stored that rows may come to name (rule S26).
+    pub values: Option<ValueHold>,
 }
 
 /// Rows a session writes between two looks at whether background work keeps up.
@@ -248,6 +251,7 @@ impl Session {
     /// Undoes the running statement.
     pub fn rollback_statement(&mut self) -> Result<()> {
         self.forget_bulk();
+        self.suspect_kept();
         let Some(mark) = self.work.statement.take() else {
             return Ok(());
         };
@@ -273,6 +277,7 @@ impl Session {
     pub fn rollback_to(&mut self, savepoint: Lsn) -> Result<()> {
         self.refuse_if_doomed()?;
         self.forget_bulk();
+        self.suspect_kept();
         self.work.savepoints.retain(|mark| mark.lsn <= savepoint);
         let rows = match self.work.savepoints.last() {
             Some(mark) if mark.lsn == savepoint => mark.rows.clone(),
@@ -372,6 +377,23 @@ impl Session {
             self.db.waits.attach(self.work.txn, &self.gate);
         }
         Ok(self.work.txn)
+    }
+
+    /// Stores a large value that a row of this transaction is going to name (rule S26). A row is to be written with it, or it is
+    /// garbage, which background work finds.
+    pub fn keep_value(&mut self, value: &[u8]) -> Result<BlobRef> {
+        self.refuse_if_doomed()?;
+        self.ensure_active();
+        let blobs = &self.db.blobs;
+        let hold = self.work.values.get_or_insert_with(|| blobs.hold());
+        Ok(blobs.append_held(value, hold)?)
+    }
+
+    /// Rows that were to name values of this transaction may not be there.
+    pub(crate) fn suspect_kept(&self) {
+        if self.work.values.is_some() {
+            self.db.suspect_values();
+        }
     }
 
     /// Counts a written row.

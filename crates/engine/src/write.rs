@@ -78,6 +78,9 @@ impl Session {
         if matches!(result, Err(Error::Deadlock { .. })) {
             self.doom("it was the victim of a deadlock");
         }
+        if result.is_err() {
+            self.suspect_kept();
+        }
         result
     }
 

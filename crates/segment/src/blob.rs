@@ -8,7 +8,8 @@
 //! addition and written once; after a crash a new segment is begun.
 //! Latches and I/O: a latch for reservation and for the list of files; no I/O under it except creating a segment. The
 //! syncing latch is held across syncs, so that nobody returns before what he needs is durable.
-//! After a crash: values no record names are garbage inside their segment.
+//! S26 a `ValueHold` keeps the segments it was taken for, and later ones, from being judged by what rows name.
+//! After a crash: values no record names are garbage inside their segment, until a census finds them.
 
 use crate::geometry::SEGMENT_BYTES_MAX;
 use crate::header::SEGMENT_HEADER_BYTES;
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 use pbxt_base::codec::{get_u32, put_u32};
 use pbxt_base::{Addr, AddrClass, Error, Result, SegmentId, checksum, stop_point};
 use pbxt_io::DiskFile;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,9 +63,40 @@ struct State {
     reserved_end: u64,
     /// Why nothing can be appended any more.
     failed: Option<String>,
+    /// The greatest segment there ever was.
+    last: SegmentId,
+    /// Oldest segment that may have a value of each hold.
+    holds: BTreeMap<u64, SegmentId>,
+    holds_taken: u64,
+    /// Segments with values that nobody held.
+    unheld: BTreeSet<SegmentId>,
+}
+
+/// Keeps values that no row names yet (rule S26): from before the first is written until its transaction has ended.
+#[derive(Debug)]
+pub struct ValueHold {
+    blobs: Arc<BlobStore>,
+    number: u64,
+}
+
+impl Drop for ValueHold {
+    fn drop(&mut self) {
+        self.blobs.state.lock().holds.remove(&self.number);
+    }
 }
 
 impl State {
+    /// `bytes` is what the file had a moment ago.
+    fn is_examinable(&self, id: SegmentId, bytes: u64) -> bool {
+        let is_held = self.holds.values().any(|oldest| id >= *oldest) || self.unheld.contains(&id);
+        let is_in = |start: &u64| Addr::from_raw(*start).segment() == id;
+        let is_whole = match &self.current {
+            Some(current) if current.id == id => current.end == bytes,
+            Some(_) | None => id <= self.last,
+        };
+        is_whole && !is_held && !self.in_flight.iter().any(is_in)
+    }
+
     fn check(&self) -> Result<()> {
         self.failed.as_ref().map_or(Ok(()), |reason| {
             Err(Error::Poisoned {
@@ -83,27 +115,84 @@ pub struct BlobStore {
     syncing: Mutex<()>,
     durable_end: AtomicU64,
     bytes_written: AtomicU64,
+    bytes_read: AtomicU64,
 }
 
 impl BlobStore {
     /// Values of `store`; new ones go to a new segment (P1). Refuses if a blob segment has not the header it has to have.
     pub fn open(store: Arc<SegmentStore>) -> Result<Self> {
         store.check_begun(SegmentClass::Blob)?;
+        let state = State {
+            last: store
+                .list(SegmentClass::Blob)?
+                .last()
+                .copied()
+                .unwrap_or_default(),
+            ..State::default()
+        };
         Ok(Self {
             store,
-            state: Mutex::default(),
+            state: Mutex::new(state),
             syncing: Mutex::default(),
             durable_end: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
         })
     }
 
     /// Writes a value. Durable after the next `sync` that begins after this returned.
     ///
-    /// A full disk or a failed write is the caller's error alone: nothing refers to the range yet.
+    /// A full disk or a failed write is the caller's error alone: nothing refers to the range yet. As nothing holds the
+    /// value (rule S26), its segment is not examined before the next opening.
     pub fn append(&self, value: &[u8]) -> Result<BlobRef> {
+        self.write(value, None)
+    }
+
+    /// As `append`, for a value that is named before the hold is dropped, or never.
+    pub fn append_held(&self, value: &[u8], hold: &ValueHold) -> Result<BlobRef> {
+        debug_assert!(std::ptr::eq(self, &*hold.blobs), "S26: a hold of this store");
+        self.write(value, Some(hold))
+    }
+
+    /// See `ValueHold`.
+    pub fn hold(self: &Arc<Self>) -> ValueHold {
+        let mut state = self.state.lock();
+        state.holds_taken += 1;
+        let number = state.holds_taken;
+        let oldest = match &state.current {
+            Some(current) => current.id,
+            None => SegmentId::new(state.last.raw() + 1),
+        };
+        state.holds.insert(number, oldest);
+        ValueHold {
+            blobs: Arc::clone(self),
+            number,
+        }
+    }
+
+    /// Segments, with their bytes, of which every value is named by a row now or never will be (rule S26); rising.
+    pub fn examinable(&self) -> Result<BTreeMap<SegmentId, u64>> {
+        let mut known: BTreeMap<SegmentId, u64> = self.segments()?.into_iter().collect();
+        let state = self.state.lock();
+        known.retain(|id, bytes| state.is_examinable(*id, *bytes));
+        Ok(known)
+    }
+
+    /// As `examinable`; new values go to none of these segments from now on.
+    pub fn examine(&self) -> Result<BTreeMap<SegmentId, u64>> {
+        let mut known: BTreeMap<SegmentId, u64> = self.segments()?.into_iter().collect();
+        let mut state = self.state.lock();
+        known.retain(|id, bytes| state.is_examinable(*id, *bytes));
+        state.current = state
+            .current
+            .take()
+            .filter(|current| !known.contains_key(&current.id));
+        Ok(known)
+    }
+
+    fn write(&self, value: &[u8], hold: Option<&ValueHold>) -> Result<BlobRef> {
         let stored = stored_bytes(value.len() as u64)?;
-        let (file, id, offset) = self.reserve(stored)?;
+        let (file, id, offset) = self.reserve(stored, hold)?;
         let addr = Addr::in_segment(AddrClass::Blob, id, offset);
         stop_point!("blob.after_reserve");
         let written = write_frames(&*file, value, offset, frame_seed(id, offset));
@@ -157,6 +246,7 @@ impl BlobStore {
         out.clear();
         out.resize(stored as usize, 0);
         file.read_at(out, offset)?;
+        self.bytes_read.fetch_add(stored, Ordering::Relaxed);
         unframe(out, blob.len as usize, frame_seed(id, offset)).map_err(|crc| {
             damaged(
                 format!("a frame of a value with checksum {crc:08x}"),
@@ -206,16 +296,21 @@ impl BlobStore {
             .collect()
     }
 
-    /// Removes a segment no record names a value of any more, for good. Says false, and does nothing, if it still takes
-    /// new values. A later read of a value in it is an error that names the segment.
-    pub fn drop_segment(&self, id: SegmentId) -> Result<bool> {
+    /// Removes a segment of which no record names a value below `end` any more, for good. Says false, and does nothing,
+    /// if it has others. A later read of a value in it is an error that names the segment.
+    pub fn drop_segment(&self, id: SegmentId, end: u64) -> Result<bool> {
         {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
             let is_in = |start: &u64| Addr::from_raw(*start).segment() == id;
-            let is_target = state.current.as_ref().is_some_and(|current| current.id == id);
-            if is_target || state.in_flight.iter().any(is_in) {
+            let target = state.current.as_ref().filter(|current| current.id == id);
+            let grew = target.is_some_and(|current| current.end != end);
+            if grew || state.in_flight.iter().any(is_in) {
                 return Ok(false);
             }
+            if target.is_some() {
+                state.current = None;
+            }
+            state.unheld.remove(&id);
         }
         self.store.drop_segment(SegmentClass::Blob, id)?;
         Ok(true)
@@ -231,7 +326,12 @@ impl BlobStore {
         self.bytes_written.load(Ordering::Relaxed)
     }
 
-    fn reserve(&self, bytes: u64) -> Result<(Arc<dyn DiskFile>, SegmentId, u64)> {
+    /// Bytes read since open, frames included.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+
+    fn reserve(&self, bytes: u64, hold: Option<&ValueHold>) -> Result<(Arc<dyn DiskFile>, SegmentId, u64)> {
         let mut state = self.state.lock();
         state.check()?;
         let segment_bytes = self.store.geometry().blob_segment_bytes;
@@ -242,6 +342,7 @@ impl BlobStore {
             Some(current) if !is_full(&current) => current,
             _ => {
                 let (id, file) = self.store.create_growing(SegmentClass::Blob)?;
+                state.last = id;
                 Current {
                     id,
                     file,
@@ -256,6 +357,9 @@ impl BlobStore {
             ..current
         });
         state.in_flight.insert(start);
+        if hold.is_none() {
+            state.unheld.insert(id);
+        }
         state.reserved_end = start + bytes / 8;
         Ok((file, id, offset))
     }

@@ -171,7 +171,7 @@ fn segments_roll_over_when_they_are_full_and_a_huge_value_gets_its_own() {
 fn the_durable_end_stays_below_a_value_still_being_written() {
     let blobs = open(&SimDisk::new());
     blobs.append(&value(100)).expect("written");
-    let (_, id, offset) = blobs.reserve(512).expect("reserved");
+    let (_, id, offset) = blobs.reserve(512, None).expect("reserved");
     blobs.append(&value(100)).expect("written");
     blobs.sync().expect("synced");
     assert_eq!(
@@ -285,6 +285,40 @@ fn threads_write_values_side_by_side_while_another_one_syncs() {
 }
 
 #[test]
+fn segments_that_somebody_holds_are_not_examined_nor_those_of_values_without_a_hold() {
+    let disk = SimDisk::new();
+    let blobs = Arc::new(open(&disk));
+    let examined = |blobs: &BlobStore| -> Vec<u32> {
+        let found = blobs.examine().expect("a listing");
+        found.into_keys().map(SegmentId::raw).collect()
+    };
+    let (early, late) = (blobs.hold(), blobs.hold());
+    let first = blobs.append_held(&value(9000), &early).expect("written");
+    assert_eq!(examined(&blobs), [], "its transaction has not ended");
+    drop(early);
+    assert_eq!(examined(&blobs), [], "the other may have a value there");
+    drop(late);
+    assert_eq!(examined(&blobs), [1]);
+    let hold = blobs.hold();
+    let second = blobs.append_held(&value(9000), &hold).expect("written");
+    assert!(
+        second.addr.segment() > first.addr.segment(),
+        "an examined segment takes no more values"
+    );
+    assert_eq!(examined(&blobs), [1], "what was written before the hold is free");
+    drop(hold);
+    assert_eq!(examined(&blobs), [1, 2]);
+    blobs.append(&value(9000)).expect("written");
+    assert_eq!(examined(&blobs), [1, 2], "nobody says when the third is named");
+    blobs.sync().expect("synced");
+    assert_eq!(
+        examined(&open(&disk.crash(3))),
+        [1, 2, 3],
+        "after a restart it is, or never"
+    );
+}
+
+#[test]
 fn a_segment_is_dropped_whole_unless_it_still_takes_values() {
     let disk = SimDisk::new();
     let blobs = open(&disk);
@@ -300,11 +334,16 @@ fn a_segment_is_dropped_whole_unless_it_still_takes_values() {
         segments.iter().all(|(_, bytes)| *bytes > 200 << 10),
         "{segments:?}"
     );
+    let end = segments[2].1;
     assert!(
-        !blobs.drop_segment(SegmentId::new(3)).expect("an answer"),
-        "it takes new values"
+        !blobs.drop_segment(SegmentId::new(3), end - 8).expect("an answer"),
+        "it has others behind that"
     );
-    assert!(blobs.drop_segment(SegmentId::new(1)).expect("dropped"));
+    assert!(
+        blobs
+            .drop_segment(SegmentId::new(1), segments[0].1)
+            .expect("dropped")
+    );
     let mut out = Vec::new();
     let message = blobs.read(&refs[0], &mut out).expect_err("dropped").to_string();
     assert!(

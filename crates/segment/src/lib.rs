@@ -22,7 +22,7 @@ mod store;
 mod store_checkpoint;
 mod store_pieces;
 
-pub use blob::{BlobRef, BlobStore};
+pub use blob::{BlobRef, BlobStore, ValueHold};
 pub use block_cache::{BlockCache, BlockCacheStats, BlockKey, CachedBlock};
 pub use footer::{FOOTER_BYTES, SegmentFooter};
 pub use geometry::Geometry;

@@ -69,7 +69,7 @@ impl Client {
             };
             let new = change(&old);
             let keys = table.key_changes(Some(&old), &new)?;
-            let payload = table.encode(&new)?;
+            let payload = table.encode_for(session, &new)?;
             let version = NewVersion {
                 payload: &payload,
                 schema_version: table.schema_version(),
@@ -192,7 +192,7 @@ fn agrees(
 
 fn insert(session: &mut Session, table: &PlayTable, row: &PlayRow) -> Result<RowId> {
     let keys = table.key_changes(None, row)?;
-    let payload = table.encode(row)?;
+    let payload = table.encode_for(session, row)?;
     let version = NewVersion {
         payload: &payload,
         schema_version: table.schema_version(),

@@ -5,11 +5,11 @@
 //! make (their images travel in the log), and a value that may move to the blob store.
 //! Rules held: D2 a large value is in the blob store before the row that names it is written.
 
-use pbxt::{Database, IndexDef, KeyChanges, Result, Table, TableDef};
+use pbxt::{Database, IndexDef, KeyChanges, Result, Session, Table, TableDef};
 use pbxt_base::{IndexId, TableId};
 use pbxt_rows::{
-    BlobRef, Column, ColumnKind, KeyEncoding, KeyPart, KeySpec, PayloadKeyMaker, RowBuilder, RowView, Schema,
-    Value, WeightScheme,
+    BlobRef, Column, ColumnKind, KeyEncoding, KeyPart, KeySpec, Order, PayloadKeyMaker, RowBuilder, RowView,
+    Schema, Value, WeightScheme,
 };
 use std::sync::Arc;
 
@@ -113,7 +113,14 @@ fn name_part() -> KeyPart {
 
 fn schema() -> Result<Schema> {
     let column = |kind, nullable| Column { kind, nullable };
-    Ok(Schema::new(
+    let orders = [
+        Order::Uint,
+        Order::Uint,
+        Order::Uint,
+        Order::Unknown,
+        Order::Bytes,
+    ];
+    let schema = Schema::new(
         1,
         vec![
             column(ColumnKind::Fixed(4), false),
@@ -122,7 +129,8 @@ fn schema() -> Result<Schema> {
             column(ColumnKind::Var, false),
             column(ColumnKind::Var, true),
         ],
-    )?)
+    )?;
+    Ok(schema.with_orders(&orders)?)
 }
 
 /// The definition under a name.
@@ -216,8 +224,21 @@ impl PlayTable {
         key
     }
 
-    /// The stored form of a row; a large memo goes to the blob store.
+    /// The stored form of a row for a transaction that is going to write it; a large memo goes to the blob store.
+    pub fn encode_for(&self, session: &mut Session, row: &PlayRow) -> Result<Vec<u8>> {
+        self.encode_with(row, |memo| session.keep_value(memo))
+    }
+
+    /// The stored form of a row that nobody may write; a large memo is kept until the next opening.
     pub fn encode(&self, row: &PlayRow) -> Result<Vec<u8>> {
+        self.encode_with(row, |memo| Ok(self.db.blobs().append(memo)?))
+    }
+
+    fn encode_with(
+        &self,
+        row: &PlayRow,
+        mut keep: impl FnMut(&[u8]) -> Result<pbxt_segment::BlobRef>,
+    ) -> Result<Vec<u8>> {
         let mut builder = RowBuilder::new(&self.schema);
         builder.set(0, Some(&row.id.to_le_bytes()))?;
         builder.set(
@@ -228,7 +249,7 @@ impl PlayTable {
         builder.set(3, Some(&row.name))?;
         match &row.memo {
             Some(memo) if row.has_blob() => {
-                let blob = self.db.blobs().append(memo)?;
+                let blob = keep(memo)?;
                 builder.set_external(
                     4,
                     BlobRef {

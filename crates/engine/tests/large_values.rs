@@ -1,0 +1,200 @@
+//! Large values: whose they are, and that the space of those that are nobody's comes back.
+
+#![allow(clippy::unwrap_used, reason = "a panic in a helper is how the test fails")]
+
+#[path = "common/store.rs"]
+mod store;
+
+use pbxt::{NewVersion, Progress};
+use pbxt_base::RowId;
+use pbxt_sim::client::Client;
+use pbxt_sim::table::{LARGE, PlayRow, PlayTable};
+use std::sync::Arc;
+use store::Store;
+
+/// A row with a value that leaves it.
+fn large(id: u32) -> PlayRow {
+    let mut row = PlayRow::new(id);
+    let bytes: Vec<u8> = (0..LARGE as u32 + 5000)
+        .map(|at| (at.wrapping_mul(id + 7) >> 3) as u8)
+        .collect();
+    row.memo = Some(Arc::from(bytes));
+    row
+}
+
+fn insert(client: &mut Client, table: &PlayTable, ids: std::ops::Range<u32>) -> Vec<RowId> {
+    let rows = ids
+        .map(|id| client.insert(table, &large(id)).expect("inserted"))
+        .collect();
+    client.session.commit().expect("committed");
+    rows
+}
+
+/// All background work, twice a checkpoint between: what is found dead before one goes after it.
+fn settle(store: &Store) {
+    for _ in 0..2 {
+        while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+        store.db.checkpoint_step().expect("made");
+    }
+    while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+}
+
+fn value_bytes(store: &Store) -> u64 {
+    let segments = store.db.blobs().segments().expect("a listing");
+    segments.iter().map(|(_, bytes)| bytes).sum()
+}
+
+#[test]
+fn values_of_dropped_and_truncated_tables_go() {
+    for homes in [false, true] {
+        let mut store = Store::new();
+        insert(&mut store.client, &store.table, 0..5);
+        let before = value_bytes(&store);
+        let passing = PlayTable::create(&store.db, "passing").expect("a table");
+        insert(&mut store.client, &passing, 0..30);
+        if homes {
+            store.fill();
+            store.compact();
+            store.merge();
+        }
+        assert!(value_bytes(&store) > 4 * before);
+        store.db.truncate_table(None, "passing").expect("emptied");
+        settle(&store);
+        let segment = 2 * pbxt_sim::world::geometry().blob_segment_bytes;
+        assert!(value_bytes(&store) <= before + segment, "homed: {homes}");
+        let passing = PlayTable::open(&store.db, "passing").expect("a table");
+        insert(&mut store.client, &passing, 0..30);
+        drop(passing);
+        store.db.drop_table(None, "passing").expect("dropped");
+        settle(&store);
+        assert!(value_bytes(&store) <= before + segment, "homed: {homes}");
+        store.shows(0..5);
+    }
+}
+
+#[test]
+fn values_of_rows_that_were_not_written_or_were_taken_back_go() {
+    let mut store = Store::new();
+    insert(&mut store.client, &store.table, 0..3);
+    for id in 0..3 {
+        store
+            .client
+            .insert(&store.table, &large(id))
+            .expect_err("the key is taken");
+    }
+    store.client.session.rollback().expect("rolled back");
+    store.client.insert(&store.table, &large(10)).expect("inserted");
+    let savepoint = store.client.session.savepoint().expect("set");
+    for id in 20..30 {
+        store.client.insert(&store.table, &large(id)).expect("inserted");
+    }
+    store.client.session.rollback_to(savepoint).expect("rolled back");
+    store.client.session.commit().expect("committed");
+    for id in 20..30 {
+        store.client.insert(&store.table, &large(id)).expect("inserted");
+    }
+    store.client.session.rollback().expect("rolled back");
+    settle(&store);
+    store.shows([0, 1, 2, 10]);
+    let rows = store.client.scan(&store.table).expect("readable");
+    for (row, _) in rows {
+        store.client.delete(&store.table, row).expect("deleted");
+    }
+    store.client.session.commit().expect("committed");
+    settle(&store);
+    store.shows([]);
+    assert_eq!(value_bytes(&store), 0, "nothing is left");
+}
+
+#[test]
+fn values_whose_transaction_a_crash_ended_go() {
+    let mut store = Store::new();
+    insert(&mut store.client, &store.table, 0..2);
+    store.db.checkpoint_step().expect("made");
+    let mut other = Client::new(&store.db, 7);
+    for id in 100..140 {
+        other.insert(&store.table, &large(id)).expect("inserted");
+    }
+    store.db.blobs().sync().expect("synced");
+    store.db.flush().expect("flushed");
+    let before = value_bytes(&store);
+    drop(other);
+    store.kill();
+    assert!(value_bytes(&store) >= before, "the crash leaves them");
+    settle(&store);
+    store.shows(0..2);
+    assert!(
+        value_bytes(&store) < before / 4,
+        "{} of {before}",
+        value_bytes(&store)
+    );
+}
+
+#[test]
+fn values_of_unfinished_work_and_of_old_snapshots_stay() {
+    let mut store = Store::new();
+    let rows = insert(&mut store.client, &store.table, 0..4);
+    let mut reader = Client::new(&store.db, 3);
+    assert_eq!(reader.scan(&store.table).expect("read").len(), 4);
+    for row in rows {
+        store.client.delete(&store.table, row).expect("deleted");
+    }
+    store.client.session.commit().expect("committed");
+    let mut writer = Client::new(&store.db, 4);
+    writer.insert(&store.table, &large(50)).expect("inserted");
+    // Stored, but no row names it yet.
+    let row = large(51);
+    let payload = store.table.encode_for(&mut writer.session, &row).expect("stored");
+    settle(&store);
+    let rows = reader.scan(&store.table).expect("values are read");
+    assert_eq!(rows.len(), 4);
+    reader.session.commit().expect("ended");
+    let keys = store.table.key_changes(None, &row).expect("keys");
+    let version = NewVersion {
+        payload: &payload,
+        schema_version: store.table.schema_version(),
+        keys: &keys,
+    };
+    writer
+        .session
+        .insert(&store.table.table, version)
+        .expect("inserted");
+    writer.session.commit().expect("committed");
+    settle(&store);
+    store.shows([50, 51]);
+    let rows = store.client.scan(&store.table).expect("read");
+    for (_, row) in rows {
+        assert_eq!(row, large(row.id));
+    }
+}
+
+#[test]
+fn values_of_a_load_stay_while_its_rows_wait() {
+    let mut store = Store::new();
+    let table = &store.table;
+    let session = &mut store.client.session;
+    session.begin_statement().expect("begun");
+    session.bulk_begin(&table.table, u64::MAX, false);
+    for id in 0..20 {
+        let row = large(id);
+        let payload = table.encode_for(session, &row).expect("stored");
+        let keys = table.key_changes(None, &row).expect("keys");
+        let version = NewVersion {
+            payload: &payload,
+            schema_version: table.schema_version(),
+            keys: &keys,
+        };
+        session.insert_or_load(&table.table, version).expect("taken");
+    }
+    settle(&store);
+    let session = &mut store.client.session;
+    session.bulk_end(&store.table.table, false).expect("loaded");
+    session.end_statement();
+    session.commit().expect("committed");
+    settle(&store);
+    store.shows(0..20);
+    let rows = store.client.scan(&store.table).expect("read");
+    for (_, row) in rows {
+        assert_eq!(row, large(row.id));
+    }
+}
