@@ -48,6 +48,7 @@ extern pbxt_db* db; /* null until init() succeeded and after the close */
 struct Settings {
   const char* data_dir;
   uint64_t cache_bytes;
+  uint8_t direct_io;
 };
 Settings settings_at_start();
 void warn_about_old_settings();

@@ -2,8 +2,8 @@
  * sysvars.cc: system variables pbxt_...: the current ones, and those of the PBXT of 2010, which are accepted
  * so that an old settings file still starts a server, with a warning that names what to use instead.
  *
- * pbxt_data_dir and pbxt_cache_size are read once at start. The others are read at the begin of each
- * statement.
+ * pbxt_data_dir, pbxt_cache_size and pbxt_direct_io are read once at start. The others are read at the begin
+ * of each statement.
  */
 #include "plugin.h"
 
@@ -12,6 +12,7 @@ namespace {
 
 char* data_dir;
 ulonglong cache_size;
+ulong direct_io;
 uint flush_log_at_trx_commit;
 
 MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
@@ -20,6 +21,13 @@ MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
 MYSQL_SYSVAR_ULONGLONG(cache_size, cache_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                        "Memory budget of PBXT in bytes; 0 is a quarter of the machine's memory", NULL, NULL,
                        0, 0, ULONGLONG_MAX, 0);
+/* The numbers are those of pbxt_options. */
+const char* direct_io_names[] = {"OFF", "AUTO", NullS};
+TYPELIB direct_io_typelib = {array_elements(direct_io_names) - 1, "pbxt_direct_io", direct_io_names, NULL};
+MYSQL_SYSVAR_ENUM(direct_io, direct_io, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                  "How files of rows and indexes are read. AUTO: past the page cache of the operating system "
+                  "where it allows that, so that pbxt_cache_size is all the memory of data. OFF: through it",
+                  NULL, NULL, 1, &direct_io_typelib);
 MYSQL_SYSVAR_UINT(
     flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_RQCMDARG,
     "1: a commit is on disk when it returns; 2: handed to the operating system, on disk within a second; "
@@ -72,12 +80,17 @@ PBXT_OLD_SETTINGS(PBXT_DECLARE_OLD)
 
 #define PBXT_LIST_OLD(name, instead) MYSQL_SYSVAR(name),
 struct st_mysql_sys_var* system_variables[] = {
-    MYSQL_SYSVAR(data_dir),          MYSQL_SYSVAR(cache_size),    MYSQL_SYSVAR(flush_log_at_trx_commit),
-    MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(conflict_mode), PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
+    MYSQL_SYSVAR(data_dir),
+    MYSQL_SYSVAR(cache_size),
+    MYSQL_SYSVAR(direct_io),
+    MYSQL_SYSVAR(flush_log_at_trx_commit),
+    MYSQL_SYSVAR(lock_wait_timeout),
+    MYSQL_SYSVAR(conflict_mode),
+    PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
 #undef PBXT_LIST_OLD
 
 Settings settings_at_start() {
-  return Settings{data_dir, cache_size};
+  return Settings{data_dir, cache_size, static_cast<uint8_t>(direct_io)};
 }
 
 void warn_about_old_settings() {

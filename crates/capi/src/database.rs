@@ -4,7 +4,7 @@ use crate::guard::{Failure, call};
 use crate::observer::PbxtHost;
 use crate::status::Status;
 use pbxt::{Database, Error, Options};
-use pbxt_io::OsDisk;
+use pbxt_io::{DirectIo, OsDisk};
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ pub struct PbxtOptions {
     pub cache_bytes: u64,
     pub read_only: u8,
     pub background_threads: u8,
+    pub direct_io: u8,
 }
 
 /// `pbxt_db`.
@@ -82,7 +83,8 @@ pub unsafe extern "C" fn pbxt_open(
             observer: Some(observer),
             ..Options::default()
         };
-        let disk = Arc::new(OsDisk::open(Path::new(&directory), true)?);
+        let disk = OsDisk::open(Path::new(&directory), true)?.with_direct_io(direct_io(options.direct_io)?);
+        let disk = Arc::new(disk);
         let db = Database::open(disk, &engine_options)?;
         let found = &db.counters;
         if found.recovery_records.get() > 0 {
@@ -99,6 +101,16 @@ pub unsafe extern "C" fn pbxt_open(
         unsafe { *out = Box::into_raw(Box::new(PbxtDb { db, host })) };
         Ok(())
     })
+}
+
+fn direct_io(option: u8) -> Result<DirectIo, Error> {
+    match option {
+        0 => Ok(DirectIo::Off),
+        1 => Ok(DirectIo::Auto),
+        other => Err(Error::Invalid(format!(
+            "direct_io is {other}: it may be 0, through the page cache, or 1, past it where the system can"
+        ))),
+    }
 }
 
 /// A quarter of the machine's memory.

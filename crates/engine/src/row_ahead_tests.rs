@@ -21,7 +21,7 @@ fn schema() -> Schema {
 }
 
 fn value(row: u64) -> Vec<u8> {
-    (0..400_u64).map(|at| (at * (row + 11) >> 3) as u8).collect()
+    (0..400_u64).map(|at| ((at * (row + 11)) >> 3) as u8).collect()
 }
 
 /// A piece of many blocks on a simulated disk.

@@ -17,8 +17,11 @@ use crate::run::{Run, RunPiece};
 use crate::run_block::RunBlock;
 use crate::seek::{SeekPos, Side};
 
-/// Bytes of one read of a scan in order, and blocks at least.
-const AHEAD_BYTES: usize = 256 << 10;
+/// Bytes of the first read of a scan in order, and of its later ones, each of which is twice the one before, at most; nobody
+/// else reads ahead, as blocks are read past the system's page cache.
+const AHEAD_BYTES: usize = 128 << 10;
+const AHEAD_BYTES_MAX: usize = 1 << 20;
+/// Blocks that it takes in at least.
 const AHEAD_BLOCKS_MIN: usize = 8;
 /// Blocks crossed one after the other before a cursor reads ahead.
 const BLOCKS_BEFORE_AHEAD: u32 = 2;
@@ -39,6 +42,8 @@ pub struct RunCursor {
     crossed: u32,
     /// Blocks read ahead, and the number of their piece.
     ahead: Option<(usize, StoredBlocks)>,
+    /// Bytes of the next read.
+    ahead_bytes: usize,
     scratch: Vec<u8>,
     /// Whether blocks that a scan reads go to the cache.
     keeps: bool,
@@ -67,6 +72,7 @@ impl RunCursor {
             forward: true,
             crossed: 0,
             ahead: None,
+            ahead_bytes: AHEAD_BYTES,
             scratch: Vec::new(),
             keeps,
         }
@@ -76,6 +82,11 @@ impl RunCursor {
     pub fn seek(&mut self, pos: &SeekPos<'_>, forward: bool) -> Result<()> {
         self.forward = forward;
         self.crossed = 0;
+        self.ahead_bytes = if self.cache.is_some() {
+            AHEAD_BYTES
+        } else {
+            AHEAD_BYTES_MAX
+        };
         self.held = None;
         // The last piece that begins left of the cut; a pair never lies in two, but a key may.
         let piece = self.find_piece(pos)?;
@@ -264,7 +275,9 @@ impl RunCursor {
         }
         let section = piece.section();
         let (from, count) = if self.forward {
-            let count = section.blocks_within(block, AHEAD_BYTES).max(AHEAD_BLOCKS_MIN);
+            let count = section
+                .blocks_within(block, self.ahead_bytes)
+                .max(AHEAD_BLOCKS_MIN);
             (block, count)
         } else {
             let from = (block + 1).saturating_sub(AHEAD_BLOCKS_MIN);
@@ -272,6 +285,7 @@ impl RunCursor {
         };
         let stored = piece.file().read_blocks_ahead(piece.section_no(), from, count)?;
         self.ahead = Some((self.piece, stored));
+        self.ahead_bytes = (self.ahead_bytes * 2).min(AHEAD_BYTES_MAX);
         Ok(())
     }
 

@@ -85,6 +85,11 @@ impl SegmentStore {
         }
     }
 
+    /// How piece files are read, as a sentence without a subject.
+    pub fn block_reads(&self) -> String {
+        self.disk.block_reads()
+    }
+
     /// Number the next piece file of a class gets at least.
     pub fn next_piece_id(&self, class: SegmentClass) -> SegmentId {
         SegmentId::new(self.piece_ids.of(class).load(Ordering::Relaxed))
