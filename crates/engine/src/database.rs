@@ -10,6 +10,7 @@ use crate::bulk::LoadBudget;
 use crate::catalog::Catalog;
 use crate::counters::Counters;
 use crate::error::Result;
+use crate::fetch_ahead::FetchBudget;
 use crate::guards::OperationGuards;
 use crate::held_rows::adopt_held;
 use crate::maintenance::Maintenance;
@@ -81,6 +82,7 @@ pub struct Database {
     pub(crate) maintenance: Maintenance,
     /// Memory of bulk loads.
     pub(crate) loads: LoadBudget,
+    pub(crate) fetches: Arc<FetchBudget>,
     /// Waits and deadlocks.
     pub waits: Waits,
     /// Tables.
@@ -151,6 +153,7 @@ impl Database {
             upkeep,
             maintenance: Maintenance::new(options.cache_bytes),
             loads: LoadBudget::default(),
+            fetches: Arc::new(FetchBudget::new(options.cache_bytes)),
             waits: Waits::new(options.observer.clone()),
             catalog: found.catalog,
             prepared: PreparedSet::default(),

@@ -4,39 +4,92 @@
 //! with less memory than data the same block is decoded again and again. Here the rows of a stretch of entries are read in
 //! row id order and handed out in index order (the idea of the sorted multi-range read, without giving up the order).
 //! State: a stretch of entries the reader may see, each with a copy of its row. It begins small and grows while the scan goes on,
-//! so a scan that is left early has read little too much.
+//! so a scan that is left early has read little too much. All stretches together take a quarter of the cache budget at most.
 //! Rules: only for consistent reads: what the snapshot sees does not change while the stretch waits.
 //! Latches and I/O: none held; reads blocks.
 
+use crate::row_ahead::BATCH_BLOCKS;
+use crate::row_shape::{RowPiece, RowShape};
 use pbxt_base::RowId;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries of the first stretch.
 const FIRST: usize = 32;
 /// By how much a stretch is longer than the one before: each may have to decode every block.
 const GROWTH: usize = 32;
-/// Entries and bytes of a stretch at most.
-const ENTRIES_MAX: usize = 1 << 18;
-const BYTES_MAX: usize = 16 << 20;
+/// Entries of a stretch at most.
+const ENTRIES_MAX: usize = 1 << 20;
+/// Bytes of a stretch at least, whatever others have taken, and at most.
+const BYTES: Range<u64> = 256 << 10..256 << 20;
+/// Bytes that an entry is reckoned with before its row is known.
+const ENTRY_BYTES: u64 = 256;
 /// Moves of a scan before it fetches ahead.
 const MOVES_BEFORE: u32 = 16;
 
+/// Memory that all stretches may take: a quarter of the cache budget. One takes three quarters of what is left.
+#[derive(Debug, Default)]
+pub(crate) struct FetchBudget {
+    all: u64,
+    taken: AtomicU64,
+}
+
+impl FetchBudget {
+    pub(crate) fn new(cache_bytes: u64) -> Self {
+        Self {
+            all: cache_bytes / 4,
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes up to `wish` bytes.
+    fn take(self: &Arc<Self>, wish: u64) -> Share {
+        let size = |taken: u64| wish.min(self.all.saturating_sub(taken) / 4 * 3).max(BYTES.start);
+        let order = Ordering::Relaxed;
+        let before = self
+            .taken
+            .fetch_update(order, order, |taken| Some(taken + size(taken)));
+        let bytes = size(before.unwrap_or_default());
+        Share {
+            budget: Arc::clone(self),
+            bytes,
+        }
+    }
+}
+
+/// A stretch's part of the budget.
+#[derive(Debug)]
+struct Share {
+    budget: Arc<FetchBudget>,
+    bytes: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// What is known of an entry's row.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     /// The reader does not see it.
     Hidden,
     /// There was no room: it is looked up when its turn comes.
     Nothing,
     /// Its payload and schema version.
-    Payload(Range<usize>, u16),
+    Payload,
 }
 
-/// One entry and its row.
+/// One entry and its row. Keys stand in the order of the entries, payloads in that of the rows.
 #[derive(Debug, Clone)]
 struct Ahead {
     row: RowId,
-    key: Range<usize>,
+    key_end: u32,
+    payload_start: u32,
+    payload_len: u32,
+    schema_version: u16,
     known: Known,
 }
 
@@ -53,6 +106,7 @@ pub(crate) enum Turn<'a> {
 pub(crate) struct FetchAhead {
     moves: u32,
     limit: usize,
+    share: Option<Share>,
     keys: Vec<u8>,
     payloads: Vec<u8>,
     entries: Vec<Ahead>,
@@ -90,22 +144,37 @@ impl FetchAhead {
     }
 
     /// Begins a stretch, longer than the last one.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, budget: &Arc<FetchBudget>) {
         self.clear();
         self.limit = (self.limit * GROWTH).clamp(FIRST, ENTRIES_MAX);
+        self.share = None;
+        let wish = (self.limit as u64 * ENTRY_BYTES).clamp(BYTES.start, BYTES.end);
+        self.share = Some(budget.take(wish));
     }
 
-    /// True if the stretch takes no more entries.
+    /// Bytes of keys, entries and rows.
+    fn bytes(&self) -> u64 {
+        let of_entries = self.entries.len() * (size_of::<Ahead>() + size_of::<u32>());
+        (of_entries + self.keys.len() + self.payloads.len()) as u64
+    }
+
+    fn room(&self) -> u64 {
+        self.share.as_ref().map_or(BYTES.start, |share| share.bytes)
+    }
+
+    /// True if the stretch takes no more entries: the rest of the room is for their rows.
     pub(crate) fn is_full(&self) -> bool {
-        self.entries.len() >= self.limit || self.keys.len() >= BYTES_MAX
+        self.entries.len() >= self.limit || self.bytes() >= self.room() / 5 * 2
     }
 
     pub(crate) fn push(&mut self, key: &[u8], row: RowId) {
-        let start = self.keys.len();
         self.keys.extend_from_slice(key);
         self.entries.push(Ahead {
             row,
-            key: start..self.keys.len(),
+            key_end: self.keys.len() as u32,
+            payload_start: 0,
+            payload_len: 0,
+            schema_version: 0,
             known: Known::Nothing,
         });
     }
@@ -124,36 +193,66 @@ impl FetchAhead {
         self.entries[self.order[place] as usize].row
     }
 
+    /// The blocks of one piece that rows from a place of the row id order on stand in, as many as are read at once, and the
+    /// first place whose row is not in them. Rows that are not `cold` stand in none.
+    pub(crate) fn blocks_from<'s>(
+        &self,
+        shape: &'s RowShape,
+        place: usize,
+        blocks: &mut Vec<usize>,
+        mut is_cold: impl FnMut(RowId) -> bool,
+    ) -> (Option<&'s Arc<RowPiece>>, usize) {
+        blocks.clear();
+        let mut piece: Option<&Arc<RowPiece>> = None;
+        for next in place..self.order.len() {
+            let row = self.row_at(next);
+            let Some((found, block)) = is_cold(row).then(|| shape.place_of(row)).flatten() else {
+                continue;
+            };
+            if piece.is_some_and(|piece| !Arc::ptr_eq(piece, found)) {
+                return (piece, next);
+            }
+            piece = Some(found);
+            if blocks.last() != Some(&block) {
+                if blocks.len() == BATCH_BLOCKS {
+                    return (piece, next);
+                }
+                blocks.push(block);
+            }
+        }
+        (piece, self.order.len())
+    }
+
     /// Keeps the row at a place of the row id order; none if the reader does not see it. False if there is no room for more.
     pub(crate) fn keep(&mut self, place: usize, row: Option<(&[u8], u16)>) -> bool {
-        let known = match row {
-            None => Known::Hidden,
+        let entry = &mut self.entries[self.order[place] as usize];
+        match row {
+            None => entry.known = Known::Hidden,
             Some((payload, schema_version)) => {
-                let start = self.payloads.len();
+                entry.payload_start = self.payloads.len() as u32;
+                entry.payload_len = payload.len() as u32;
+                entry.schema_version = schema_version;
+                entry.known = Known::Payload;
                 self.payloads.extend_from_slice(payload);
-                Known::Payload(start..self.payloads.len(), schema_version)
             }
-        };
-        self.entries[self.order[place] as usize].known = known;
-        self.payloads.len() < BYTES_MAX
+        }
+        self.bytes() < self.room()
     }
 
     /// The next entry that is or may be visible.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Turn<'_>> {
         while let Some(entry) = self.entries.get(self.at) {
+            let before = self.at.checked_sub(1).map_or(0, |at| self.entries[at].key_end);
             self.at += 1;
-            let key = &self.keys[entry.key.clone()];
-            match &entry.known {
+            let key = &self.keys[before as usize..entry.key_end as usize];
+            match entry.known {
                 Known::Hidden => {}
                 Known::Nothing => return Some(Turn::LookUp(key, entry.row)),
-                Known::Payload(payload, version) => {
-                    return Some(Turn::Kept(
-                        key,
-                        entry.row,
-                        &self.payloads[payload.clone()],
-                        *version,
-                    ));
+                Known::Payload => {
+                    let start = entry.payload_start as usize;
+                    let payload = &self.payloads[start..start + entry.payload_len as usize];
+                    return Some(Turn::Kept(key, entry.row, payload, entry.schema_version));
                 }
             }
         }

@@ -11,6 +11,8 @@ use crate::cursor::{Access, Cursor, Visit};
 use crate::database::Database;
 use crate::error::Result;
 use crate::fetch_ahead::{FetchAhead, Turn};
+use crate::row_ahead::BATCH_BLOCKS;
+use crate::row_shape::CachedRows;
 use crate::session::Session;
 use crate::table::{Index, Table};
 use crate::version::{RowVersion, Show};
@@ -306,7 +308,7 @@ impl Cursor {
     /// Reads the rows of the next stretch of entries, in row id order.
     fn fetch_ahead(&mut self, session: &Session) -> Result<()> {
         let mut ahead = std::mem::take(&mut self.index.ahead);
-        ahead.begin();
+        ahead.begin(&session.db.fetches);
         while !ahead.is_full() {
             let Some(first) = self.index.entries.peek() else {
                 self.index.ended = true;
@@ -322,22 +324,55 @@ impl Cursor {
             }
             self.check_kill(session)?;
         }
-        for place in 0..ahead.sort() {
-            self.check_kill(session)?;
-            let row = ahead.row_at(place);
-            let guard = crossbeam_epoch::pin();
-            let word = self.table.map.load_in(row, &guard);
-            let resolved = self.view.resolve(&session.db, &self.table, row, word, &guard)?;
-            let has_room = match &resolved {
-                Resolved::Row(found) => ahead.keep(place, Some((found.payload(), found.schema_version()))),
-                Resolved::Absent | Resolved::Wait(..) | Resolved::Conflict => ahead.keep(place, None),
-            };
-            if !has_room {
-                break;
+        let count = ahead.sort();
+        let mut place = 0;
+        while place < count {
+            let (_together, end) = self.load_blocks_of(session, &ahead, place)?;
+            while place < end {
+                self.check_kill(session)?;
+                if !self.keep_ahead(session, &mut ahead, place)? {
+                    place = count;
+                    break;
+                }
+                place += 1;
             }
         }
         self.index.ahead = ahead;
         Ok(())
+    }
+
+    /// Reads the blocks that the next rows of a stretch stand in, all at once; they, and the place behind these rows.
+    fn load_blocks_of(
+        &self,
+        session: &Session,
+        ahead: &FetchAhead,
+        place: usize,
+    ) -> Result<(Vec<Arc<CachedRows>>, usize)> {
+        let guard = crossbeam_epoch::pin();
+        let is_cold = |row| self.table.map.load_in(row, &guard).is_absent();
+        let shape = self.table.base.shape();
+        let mut blocks = Vec::with_capacity(BATCH_BLOCKS);
+        let (piece, end) = ahead.blocks_from(&shape, place, &mut blocks, is_cold);
+        drop(guard);
+        let loaded = match piece {
+            Some(piece) if blocks.len() > 1 => {
+                piece.load_blocks(self.table.schema(), &session.db.cache, &blocks)?
+            }
+            _ => Vec::new(),
+        };
+        Ok((loaded, end))
+    }
+
+    /// Keeps one row of a stretch; false if there is no room for more.
+    fn keep_ahead(&mut self, session: &Session, ahead: &mut FetchAhead, place: usize) -> Result<bool> {
+        let row = ahead.row_at(place);
+        let guard = crossbeam_epoch::pin();
+        let word = self.table.map.load_in(row, &guard);
+        let resolved = self.view.resolve(&session.db, &self.table, row, word, &guard)?;
+        Ok(match &resolved {
+            Resolved::Row(found) => ahead.keep(place, Some((found.payload(), found.schema_version()))),
+            Resolved::Absent | Resolved::Wait(..) | Resolved::Conflict => ahead.keep(place, None),
+        })
     }
 
     /// True if the row was deleted and no live or later snapshot can see it: then every entry of it is dead (rule X5). Keeps

@@ -14,12 +14,16 @@
 
 use crate::error::Result;
 use crate::row_shape::{CachedRows, RowPiece};
+use pbxt_io::{for_each_parallel, parallelism};
 use pbxt_rows::Schema;
 use pbxt_segment::{BlockCache, StoredBlocks};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Blocks that `load_blocks` and `ReadAhead` read at once, at most.
 pub(crate) const BATCH_BLOCKS: usize = 32;
+/// Blocks of a batch that are worth a second thread, and threads at most.
+const PARALLEL_BLOCKS_MIN: usize = 8;
+const THREADS_MAX: usize = 4;
 /// Stored bytes that a reader in order has ahead: at most so many, and at most this part of the cache.
 const AHEAD_BYTES: usize = 1 << 20;
 const AHEAD_SHARE: u64 = 64;
@@ -40,17 +44,26 @@ impl RowPiece {
         let missing = |block: &usize| !cache.contains(self.block_key(*block));
         let missing: Vec<usize> = blocks.iter().copied().filter(missing).collect();
         let read = self.file.read_batch(self.section, &missing)?;
-        let mut raw = Vec::new();
-        let mut loaded = Vec::with_capacity(blocks.len());
-        for &block in blocks {
+        let loaded: Vec<OnceLock<Arc<CachedRows>>> = blocks.iter().map(|_| OnceLock::new()).collect();
+        let places: Vec<usize> = (0..blocks.len()).collect();
+        // Unpacking is most of the work, and each block by itself.
+        let threads = if missing.len() < PARALLEL_BLOCKS_MIN {
+            1
+        } else {
+            parallelism().min(THREADS_MAX)
+        };
+        for_each_parallel(&places, threads, |&place| -> Result<()> {
+            let block = blocks[place];
             let stored = read.iter().find(|stored| stored.blocks().contains(&block));
-            loaded.push(match stored {
-                Some(stored) => self.block_from(schema, cache, block, stored, &mut raw)?,
+            let rows = match stored {
+                Some(stored) => self.block_from(schema, cache, block, stored, &mut Vec::new())?,
                 // It was in the cache, and may have left it since.
                 None => self.block(schema, cache, block)?,
-            });
-        }
-        Ok(loaded)
+            };
+            let _ = loaded[place].set(rows);
+            Ok(())
+        })?;
+        Ok(loaded.into_iter().filter_map(OnceLock::into_inner).collect())
     }
 
     /// A block, from the cache or from bytes that were read.

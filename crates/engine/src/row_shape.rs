@@ -135,6 +135,15 @@ impl RowBase {
 }
 
 impl RowShape {
+    /// Piece and number of the block in which the newest run has the row, if one has.
+    pub(crate) fn place_of(&self, row: RowId) -> Option<(&Arc<RowPiece>, usize)> {
+        self.runs.iter().find_map(|run| {
+            let piece = run.pieces.get(run.piece_at(row))?;
+            let has_row = row >= piece.first && piece.rows.contains(row.raw());
+            has_row.then(|| (piece, piece.block_of(row)))
+        })
+    }
+
     /// Bytes on disk.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.runs.iter().map(|run| run.stored_bytes()).sum()
