@@ -103,6 +103,7 @@ void pbxt_text_free(char* text);
 typedef struct pbxt_counters { /* totals since open unless "now" is said */
   uint64_t txns_committed, txns_rolled_back, txns_active_now, txns_prepared_now;
   uint64_t rows_inserted, rows_updated, rows_deleted, rows_read;
+  uint64_t blocks_skipped; /* of rows, by table scans with a filter */
   uint64_t write_conflicts, deadlocks, lock_waits, lock_timeouts;
   uint64_t log_bytes_written, log_batches, log_syncs, log_tail_lsn, log_durable_lsn;
   uint64_t cache_bytes_now, cache_hits, cache_misses;
@@ -202,6 +203,16 @@ typedef enum pbxt_column_kind {
   PBXT_COL_PADDED = 7 /* length bytes, trailing pad bytes not stored */
 } pbxt_column_kind;
 
+/* How values compare; what is not one of these the engine cannot compare in a table scan. */
+typedef enum pbxt_column_order {
+  PBXT_ORDER_UNKNOWN = 0,
+  PBXT_ORDER_UINT = 1, /* FIXED, 1 to 8 bytes, little-endian; also the next three */
+  PBXT_ORDER_INT = 2,
+  PBXT_ORDER_F32 = 3,
+  PBXT_ORDER_F64 = 4,
+  PBXT_ORDER_BYTES = 5 /* as memcmp, a proper prefix first */
+} pbxt_column_order;
+
 typedef struct pbxt_column {
   uint32_t offset;      /* of the field in the record buffer (for VAR/BLOB: of its length bytes) */
   uint32_t length;      /* FIXED/PADDED: bytes; VAR: maximum data bytes; BLOB: ignored */
@@ -210,6 +221,7 @@ typedef struct pbxt_column {
   uint8_t kind;         /* pbxt_column_kind */
   uint8_t pad;          /* PADDED: the byte */
   uint8_t stored;       /* 0 = virtual: not stored (its key images still are, if indexed) */
+  uint8_t order;        /* pbxt_column_order, for pbxt_cursor_filter */
 } pbxt_column;
 
 typedef enum pbxt_key_encoding {
@@ -343,6 +355,28 @@ void pbxt_cursor_unbind(pbxt_cursor* cursor);
 /* Bit i of the bitmap = column i must be filled by reads. NULL = all. Takes effect at the next
  * scan_start/index_start/fetch. */
 pbxt_status pbxt_cursor_columns(pbxt_cursor* cursor, const uint8_t* bitmap, size_t bytes);
+
+/* What must hold for the value of a column. Bounds are values as they stand in the record, of VAR and BLOB
+   columns the bytes alone; NULL: no bound. */
+typedef enum pbxt_condition_kind {
+  PBXT_IS_BETWEEN = 0, /* and not NULL */
+  PBXT_IS_NULL = 1,
+  PBXT_IS_NOT_NULL = 2
+} pbxt_condition_kind;
+typedef struct pbxt_condition {
+  uint32_t column;
+  uint8_t kind; /* pbxt_condition_kind */
+  uint8_t low_inclusive;
+  uint8_t high_inclusive;
+  const uint8_t* low;
+  size_t low_len;
+  const uint8_t* high;
+  size_t high_len;
+} pbxt_condition;
+/* Table scans that start from now on may leave out rows for which not all conditions hold, until the next
+   call; which ones they leave out is theirs to decide. Conditions the engine cannot judge are ignored. None:
+   count 0. */
+pbxt_status pbxt_cursor_filter(pbxt_cursor* cursor, const pbxt_condition* conditions, uint32_t count);
 
 /* Reads fill `record` (the host's record buffer). BLOB pointers stay valid until the next read on this
    cursor, pbxt_cursor_reset or pbxt_cursor_close. */

@@ -22,7 +22,7 @@ use pbxt_base::RowId;
 use pbxt_base::limits::{BLOB_BYTES_MIN, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use pbxt_rows::{
     BlobRef, BlobSink, ColumnSet, External, HostLayout, HostRecord, InlineArena, KeyMaker, KeySpec, Limits,
-    Projection, RowCodec, Weigher,
+    Projection, RowCodec, RowFilter, Weigher,
 };
 use pbxt_segment::BlobStore;
 use std::sync::Arc;
@@ -378,6 +378,11 @@ impl HostCursor {
         if *self.projection.columns() != columns {
             self.projection = self.host.codec.projection(columns);
         }
+    }
+
+    /// Table scans that start from now on may leave out rows that this filter turns away; of the table's schema.
+    pub fn set_filter(&mut self, filter: Option<RowFilter>) {
+        self.cursor.set_filter(filter);
     }
 
     /// Row id of the row last read or inserted.

@@ -28,6 +28,8 @@ pub struct Status {
     pub rows_updated: u64,
     pub rows_deleted: u64,
     pub rows_read: u64,
+    /// Row blocks that scans passed over unread.
+    pub blocks_skipped: u64,
     pub write_conflicts: u64,
     pub deadlocks: u64,
     pub lock_waits: u64,
@@ -233,6 +235,7 @@ impl Database {
             rows_updated: counters.rows_updated.get(),
             rows_deleted: counters.rows_deleted.get(),
             rows_read: counters.rows_read.get(),
+            blocks_skipped: counters.blocks_skipped.get(),
             write_conflicts: counters.write_conflicts.get(),
             deadlocks: self.waits.deadlocks.load(Ordering::Relaxed),
             lock_waits: self.waits.total.load(Ordering::Relaxed),
