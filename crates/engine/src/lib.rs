@@ -93,4 +93,4 @@ pub use status::{RunTotals, Status, TableInfo, TxnInfo};
 pub use table::Table;
 pub use version::RowVersion;
 pub use waits::{SessionGate, WaitObserver};
-pub use write::NewVersion;
+pub use write::{NewVersion, Updated};
