@@ -52,7 +52,8 @@ typedef enum pbxt_status {
   PBXT_NO_SUCH_XID = 21,
   PBXT_SAME_ROW = 22, /* update with identical bytes: nothing written */
   PBXT_INTERNAL = 23,
-  PBXT_TXN_ABORTED = 24 /* transaction was rolled back by the engine; only rollback is accepted */
+  PBXT_TXN_ABORTED = 24, /* transaction was rolled back by the engine; only rollback is accepted */
+  PBXT_SNAPSHOT_TOO_OLD = 25 /* the snapshot was ended because of its age; the transaction can be ended */
 } pbxt_status;
 
 const char* pbxt_error_text(void);
@@ -94,6 +95,8 @@ typedef struct pbxt_options {
 
 pbxt_status pbxt_open(const pbxt_options* options, const pbxt_host* host, pbxt_db** db);
 pbxt_status pbxt_close(pbxt_db* db); /* all sessions and tables are closed before; NULL is allowed */
+/* Age in seconds beyond which a snapshot is ended if it keeps much log; 0 = never. Any time. */
+pbxt_status pbxt_set_max_snapshot_age(pbxt_db* db, uint64_t seconds);
 pbxt_status pbxt_flush(pbxt_db* db); /* everything ended before this call is durable on return */
 
 /* Text for people; *text is owned by the library until pbxt_text_free(). */
@@ -110,10 +113,10 @@ typedef struct pbxt_counters { /* totals since open unless "now" is said */
   uint64_t index_memory_bytes_now, row_map_memory_bytes_now;
   uint64_t blob_bytes_written, segments_now, data_bytes_on_disk_now;
   uint64_t recovery_micros, recovery_log_bytes, recovery_records;
-  uint64_t snapshots_now, oldest_snapshot_age_commits;
+  uint64_t snapshots_now, oldest_snapshot_age_commits, oldest_snapshot_age_seconds, oldest_snapshot_log_bytes;
   uint64_t block_cache_budget_bytes_now, block_cache_bytes_now, block_cache_hits, block_cache_misses;
   uint64_t checkpoints_made, checkpoints_failed, checkpoints_running_now, checkpoint_last_millis;
-  uint64_t log_bytes_behind_checkpoint_now, hot_log_bytes_now, hot_rows_now, gone_rows_now;
+  uint64_t log_bytes_behind_checkpoint_now, hot_log_bytes_now, gone_rows_now;
   uint64_t segments_compacted, rows_homed, merge_bytes_read, merge_bytes_written;
   uint64_t row_runs_now, row_pieces_now, row_run_bytes_now;
   uint64_t index_runs_now, index_pieces_now, index_run_bytes_now;

@@ -443,6 +443,7 @@ impl Cursor {
             if session.db.waits.host_killed(&session.gate) {
                 return Err(Error::Killed);
             }
+            session.refuse_if_too_old()?;
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use crate::pieces::PiecesInFlight;
 use crate::prepared::PreparedSet;
 use crate::recovery;
 use crate::session::TableWork;
+use crate::snapshot_age::SnapshotAges;
 use crate::waits::{WaitObserver, Waits};
 use parking_lot::Mutex;
 use pbxt_base::{CommitTs, Error as StorageError, Lsn};
@@ -81,6 +82,8 @@ pub struct Database {
     pub(crate) maintenance: Maintenance,
     /// Memory of bulk loads.
     pub(crate) loads: LoadBudget,
+    /// How old snapshots are.
+    pub(crate) ages: SnapshotAges,
     /// Waits and deadlocks.
     pub waits: Waits,
     /// Tables.
@@ -151,6 +154,7 @@ impl Database {
             upkeep,
             maintenance: Maintenance::new(options.cache_bytes),
             loads: LoadBudget::default(),
+            ages: SnapshotAges::default(),
             waits: Waits::new(options.observer.clone()),
             catalog: found.catalog,
             prepared: PreparedSet::default(),
@@ -256,6 +260,7 @@ impl Database {
         let live = self.txns.live_snapshots();
         self.horizon.fetch_max(live.horizon().raw(), Ordering::AcqRel);
         self.txns.advance_low_water(&live);
+        self.end_old_snapshots(self.clock.now_millis());
     }
 
     /// Called when a transaction ended: keeps the count lists of its tables short.
