@@ -44,11 +44,10 @@ handler::Table_flags ha_pbxt::table_flags() const {
   // HA_PARTIAL_COLUMN_READ is left out: statements that change rows always read whole ones, so the server may
   // compare them.
   Table_flags flags = HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER | HA_CAN_VIRTUAL_COLUMNS |
-                      HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY |
-                      HA_REC_NOT_IN_SEQ | HA_CAN_TABLES_WITHOUT_ROLLBACK | HA_CAN_ONLINE_BACKUPS |
-                      HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS |
-                      HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE | HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY |
-                      HA_CAN_TABLE_CONDITION_PUSHDOWN;
+                      HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ |
+                      HA_CAN_TABLES_WITHOUT_ROLLBACK | HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE |
+                      HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS | HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE |
+                      HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY | HA_CAN_TABLE_CONDITION_PUSHDOWN;
   // A count without reading would leave the rows unlocked.
   THD* thd = ha_thd();
   if (!thd || thd_tx_isolation(thd) != ISO_SERIALIZABLE) flags |= HA_HAS_RECORDS;
