@@ -169,9 +169,8 @@ impl Database {
         recovery::adopt_prepared(&db, found.prepared);
         let quiet_at = (found.records == 0).then(|| db.log.tail());
         db.maintenance.note_opened(found.start, quiet_at);
-        for record in found.loads {
-            db.maintenance.note_load(Lsn::new(0), record);
-        }
+        let loads = found.loads.into_iter();
+        loads.for_each(|record| db.maintenance.note_load(Lsn::new(0), record));
         db.note_recovery(started, found.records, found.bytes);
         if options.background {
             db.start_housekeeper()?;
