@@ -111,6 +111,24 @@ bool has_collation(const Field* field) {
   return field->charset() != &my_charset_bin && field->type() != MYSQL_TYPE_GEOMETRY;
 }
 
+/* What the engine may compare in a table scan without the server: numbers, times and bytes. */
+uint8_t order_of(const Field* field) {
+  if (!field->stored_in_db() || is_blob(field) || has_collation(field)) return PBXT_ORDER_UNKNOWN;
+  if (field->real_type() == MYSQL_TYPE_VARCHAR_COMPRESSED) return PBXT_ORDER_UNKNOWN;
+  switch (plain_encoding(field)) {
+    case PBXT_KEY_UINT:
+      return PBXT_ORDER_UINT;
+    case PBXT_KEY_INT:
+      return PBXT_ORDER_INT;
+    case PBXT_KEY_F32:
+      return PBXT_ORDER_F32;
+    case PBXT_KEY_F64:
+      return PBXT_ORDER_F64;
+    default:
+      return PBXT_ORDER_BYTES;
+  }
+}
+
 bool same_part(const pbxt_key_part& a, const pbxt_key_part& b) {
   return a.column == b.column && a.length == b.length && a.store_length == b.store_length &&
          a.weight_len == b.weight_len && a.encoding == b.encoding && a.nullable == b.nullable &&
@@ -121,7 +139,8 @@ bool same_part(const pbxt_key_part& a, const pbxt_key_part& b) {
 
 bool same_column(const pbxt_column& a, const pbxt_column& b) {
   return a.offset == b.offset && a.length == b.length && a.null_offset == b.null_offset &&
-         a.null_bit == b.null_bit && a.kind == b.kind && a.pad == b.pad && a.stored == b.stored;
+         a.null_bit == b.null_bit && a.kind == b.kind && a.pad == b.pad && a.stored == b.stored &&
+         a.order == b.order;
 }
 
 bool same_index(const pbxt_index& a, const pbxt_index& b) {
@@ -146,6 +165,7 @@ void Definition::add_columns(const TABLE* table) {
       column.null_bit = field->null_bit;
     }
     column.stored = field->stored_in_db();
+    column.order = order_of(field);
     set_kind(field, &column);
     columns_.push_back(column);
   }

@@ -20,6 +20,7 @@ enum EngineError {
   kInUse,
   kWrongVersion,
   kInternal,
+  kSnapshotTooOld,
   kEngineErrorEnd
 };
 
@@ -54,6 +55,7 @@ const Row kTable[] = {
     {PBXT_SAME_ROW, HA_ERR_RECORD_IS_THE_SAME},
     {PBXT_INTERNAL, kInternal},
     {PBXT_TXN_ABORTED, HA_ERR_ROLLBACK},
+    {PBXT_SNAPSHOT_TOO_OLD, kSnapshotTooOld},
 };
 
 thread_local char kept_text[512];

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "error_map.h"
+#include "pushed_condition.h"
 #include "session.h"
 
 namespace pbxt {
@@ -43,10 +44,10 @@ handler::Table_flags ha_pbxt::table_flags() const {
   // HA_PARTIAL_COLUMN_READ is left out: statements that change rows always read whole ones, so the server may
   // compare them.
   Table_flags flags = HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER | HA_CAN_VIRTUAL_COLUMNS |
-                      HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY |
-                      HA_REC_NOT_IN_SEQ | HA_CAN_TABLES_WITHOUT_ROLLBACK | HA_CAN_ONLINE_BACKUPS |
-                      HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS |
-                      HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE | HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY;
+                      HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ |
+                      HA_CAN_TABLES_WITHOUT_ROLLBACK | HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE |
+                      HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS | HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE |
+                      HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY | HA_CAN_TABLE_CONDITION_PUSHDOWN;
   // A count without reading would leave the rows unlocked.
   THD* thd = ha_thd();
   if (!thd || thd_tx_isolation(thd) != ISO_SERIALIZABLE) flags |= HA_HAS_RECORDS;
@@ -155,6 +156,7 @@ int ha_pbxt::extra(enum ha_extra_function operation) {
 
 int ha_pbxt::reset() {
   bulk_announced_ = wants_row_answers_ = false;
+  cond_pop();
   if (cursor_) pbxt_cursor_reset(cursor_);  // none after a TRUNCATE that could not open the table again
   pending_ = Pending::kNothing;
   seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = false;
@@ -238,6 +240,19 @@ void ha_pbxt::column_bitmaps_signal() {
   if (!table->vfield || table->current_lock != F_WRLCK) return;
   for (Field** field = table->vfield; *field; field++)
     if (Definition::is_indexed_virtual(*field)) table->mark_virtual_column_with_deps(*field);
+}
+
+/* The server evaluates all of it again. A second condition replaces the first: to forget one is always right.
+ */
+const COND* ha_pbxt::cond_push(const COND* condition) {
+  if (cursor_) condition_pushed_ = push_condition(ha_thd(), table, condition, cursor_);
+  return condition;
+}
+
+void ha_pbxt::cond_pop() {
+  if (!condition_pushed_) return;
+  condition_pushed_ = false;
+  if (cursor_) push_condition(ha_thd(), table, nullptr, cursor_);
 }
 
 int ha_pbxt::fail(pbxt_status status) const {

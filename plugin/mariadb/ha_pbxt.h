@@ -45,6 +45,8 @@ class ha_pbxt final : public handler {
   void column_bitmaps_signal() override;
   bool get_error_message(int error, String* buffer) override;
   bool is_fatal_error(int error, uint flags) override;
+  const COND* cond_push(const COND* condition) override;
+  void cond_pop() override;
 
   /* ---- costs and counts ---- */
   double scan_time() override;
@@ -156,6 +158,7 @@ class ha_pbxt final : public handler {
   uchar* reading_ = nullptr;    /* the record being read */
   bool columns_changed_ = true; /* since they were last told to the cursor */
   bool scan_open_ = false;
+  bool condition_pushed_ = false; /* table scans may leave out rows */
   /* Rows are announced; the engine is told at the first one, when the server has said all it wants to know.
    */
   bool bulk_announced_ = false;

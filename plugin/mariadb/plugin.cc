@@ -56,7 +56,10 @@ bool open_database() noexcept {
   options.cache_bytes = settings.cache_bytes;
   options.background_threads = 1;
   options.direct_io = settings.direct_io;
-  if (pbxt_open(&options, host_callbacks(), &db) == PBXT_OK) return true;
+  if (pbxt_open(&options, host_callbacks(), &db) == PBXT_OK) {
+    apply_settings();
+    return true;
+  }
   sql_print_error("PBXT: cannot open the database in %s: %s", directory.c_str(), pbxt_error_text());
   db = nullptr;
   return false;

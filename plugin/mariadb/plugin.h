@@ -51,6 +51,7 @@ struct Settings {
   uint8_t direct_io;
 };
 Settings settings_at_start();
+void apply_settings(); /* those that can be changed at any time; nothing while the database is not open */
 void warn_about_old_settings();
 uint8_t flush_at_commit();
 ulong lock_wait_timeout_seconds(THD* thd);

@@ -14,6 +14,7 @@ char* data_dir;
 ulonglong cache_size;
 ulong direct_io;
 uint flush_log_at_trx_commit;
+ulonglong max_snapshot_age;
 
 MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "Directory of all PBXT files; a relative path begins at the data directory", NULL, NULL,
@@ -33,6 +34,17 @@ MYSQL_SYSVAR_UINT(
     "1: a commit is on disk when it returns; 2: handed to the operating system, on disk within a second; "
     "0: both within a second",
     NULL, NULL, 1, 0, 2, 0);
+
+void update_max_snapshot_age(THD*, struct st_mysql_sys_var*, void* target, const void* value) {
+  max_snapshot_age = *static_cast<ulonglong*>(target) = *static_cast<const ulonglong*>(value);
+  apply_settings();
+}
+
+MYSQL_SYSVAR_ULONGLONG(max_snapshot_age, max_snapshot_age, PLUGIN_VAR_RQCMDARG,
+                       "Seconds after which the snapshot of a transaction is ended if it keeps more log than "
+                       "is kept without need; "
+                       "0: never",
+                       NULL, update_max_snapshot_age, 24 * 3600, 0, 365ULL * 24 * 3600, 0);
 MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
                    "Seconds to wait for a row lock; the shorter one of this and lock_wait_timeout counts",
                    NULL, NULL, 50, 0, 365UL * 24 * 3600, 0);
@@ -80,13 +92,10 @@ PBXT_OLD_SETTINGS(PBXT_DECLARE_OLD)
 
 #define PBXT_LIST_OLD(name, instead) MYSQL_SYSVAR(name),
 struct st_mysql_sys_var* system_variables[] = {
-    MYSQL_SYSVAR(data_dir),
-    MYSQL_SYSVAR(cache_size),
-    MYSQL_SYSVAR(direct_io),
-    MYSQL_SYSVAR(flush_log_at_trx_commit),
-    MYSQL_SYSVAR(lock_wait_timeout),
-    MYSQL_SYSVAR(conflict_mode),
-    PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
+    MYSQL_SYSVAR(data_dir),         MYSQL_SYSVAR(cache_size),
+    MYSQL_SYSVAR(direct_io),        MYSQL_SYSVAR(flush_log_at_trx_commit),
+    MYSQL_SYSVAR(max_snapshot_age), MYSQL_SYSVAR(lock_wait_timeout),
+    MYSQL_SYSVAR(conflict_mode),    PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
 #undef PBXT_LIST_OLD
 
 Settings settings_at_start() {
@@ -101,6 +110,10 @@ void warn_about_old_settings() {
                       old_##name);
   PBXT_OLD_SETTINGS(PBXT_WARN_OLD)
 #undef PBXT_WARN_OLD
+}
+
+void apply_settings() {
+  if (db) pbxt_set_max_snapshot_age(db, max_snapshot_age);
 }
 
 uint8_t flush_at_commit() {

@@ -52,7 +52,8 @@ typedef enum pbxt_status {
   PBXT_NO_SUCH_XID = 21,
   PBXT_SAME_ROW = 22, /* update with identical bytes: nothing written */
   PBXT_INTERNAL = 23,
-  PBXT_TXN_ABORTED = 24 /* transaction was rolled back by the engine; only rollback is accepted */
+  PBXT_TXN_ABORTED = 24, /* transaction was rolled back by the engine; only rollback is accepted */
+  PBXT_SNAPSHOT_TOO_OLD = 25 /* the snapshot was ended because of its age; the transaction can be ended */
 } pbxt_status;
 
 const char* pbxt_error_text(void);
@@ -94,6 +95,8 @@ typedef struct pbxt_options {
 
 pbxt_status pbxt_open(const pbxt_options* options, const pbxt_host* host, pbxt_db** db);
 pbxt_status pbxt_close(pbxt_db* db); /* all sessions and tables are closed before; NULL is allowed */
+/* Age in seconds beyond which a snapshot is ended if it keeps much log; 0 = never. Any time. */
+pbxt_status pbxt_set_max_snapshot_age(pbxt_db* db, uint64_t seconds);
 pbxt_status pbxt_flush(pbxt_db* db); /* everything ended before this call is durable on return */
 
 /* Text for people; *text is owned by the library until pbxt_text_free(). */
@@ -103,16 +106,17 @@ void pbxt_text_free(char* text);
 typedef struct pbxt_counters { /* totals since open unless "now" is said */
   uint64_t txns_committed, txns_rolled_back, txns_active_now, txns_prepared_now;
   uint64_t rows_inserted, rows_updated, rows_deleted, rows_read;
+  uint64_t blocks_skipped; /* of rows, by table scans with a filter */
   uint64_t write_conflicts, deadlocks, lock_waits, lock_timeouts;
   uint64_t log_bytes_written, log_batches, log_syncs, log_tail_lsn, log_durable_lsn;
   uint64_t cache_bytes_now, cache_hits, cache_misses;
   uint64_t index_memory_bytes_now, row_map_memory_bytes_now;
   uint64_t blob_bytes_written, segments_now, data_bytes_on_disk_now;
   uint64_t recovery_micros, recovery_log_bytes, recovery_records;
-  uint64_t snapshots_now, oldest_snapshot_age_commits;
+  uint64_t snapshots_now, oldest_snapshot_age_commits, oldest_snapshot_age_seconds, oldest_snapshot_log_bytes;
   uint64_t block_cache_budget_bytes_now, block_cache_bytes_now, block_cache_hits, block_cache_misses;
   uint64_t checkpoints_made, checkpoints_failed, checkpoints_running_now, checkpoint_last_millis;
-  uint64_t log_bytes_behind_checkpoint_now, hot_log_bytes_now, hot_rows_now, gone_rows_now;
+  uint64_t log_bytes_behind_checkpoint_now, hot_log_bytes_now, gone_rows_now;
   uint64_t segments_compacted, rows_homed, merge_bytes_read, merge_bytes_written;
   uint64_t row_runs_now, row_pieces_now, row_run_bytes_now;
   uint64_t index_runs_now, index_pieces_now, index_run_bytes_now;
@@ -202,6 +206,16 @@ typedef enum pbxt_column_kind {
   PBXT_COL_PADDED = 7 /* length bytes, trailing pad bytes not stored */
 } pbxt_column_kind;
 
+/* How values compare; what is not one of these the engine cannot compare in a table scan. */
+typedef enum pbxt_column_order {
+  PBXT_ORDER_UNKNOWN = 0,
+  PBXT_ORDER_UINT = 1, /* FIXED, 1 to 8 bytes, little-endian; also the next three */
+  PBXT_ORDER_INT = 2,
+  PBXT_ORDER_F32 = 3,
+  PBXT_ORDER_F64 = 4,
+  PBXT_ORDER_BYTES = 5 /* as memcmp, a proper prefix first */
+} pbxt_column_order;
+
 typedef struct pbxt_column {
   uint32_t offset;      /* of the field in the record buffer (for VAR/BLOB: of its length bytes) */
   uint32_t length;      /* FIXED/PADDED: bytes; VAR: maximum data bytes; BLOB: ignored */
@@ -210,6 +224,7 @@ typedef struct pbxt_column {
   uint8_t kind;         /* pbxt_column_kind */
   uint8_t pad;          /* PADDED: the byte */
   uint8_t stored;       /* 0 = virtual: not stored (its key images still are, if indexed) */
+  uint8_t order;        /* pbxt_column_order, for pbxt_cursor_filter */
 } pbxt_column;
 
 typedef enum pbxt_key_encoding {
@@ -343,6 +358,28 @@ void pbxt_cursor_unbind(pbxt_cursor* cursor);
 /* Bit i of the bitmap = column i must be filled by reads. NULL = all. Takes effect at the next
  * scan_start/index_start/fetch. */
 pbxt_status pbxt_cursor_columns(pbxt_cursor* cursor, const uint8_t* bitmap, size_t bytes);
+
+/* What must hold for the value of a column. Bounds are values as they stand in the record, of VAR and BLOB
+   columns the bytes alone; NULL: no bound. */
+typedef enum pbxt_condition_kind {
+  PBXT_IS_BETWEEN = 0, /* and not NULL */
+  PBXT_IS_NULL = 1,
+  PBXT_IS_NOT_NULL = 2
+} pbxt_condition_kind;
+typedef struct pbxt_condition {
+  uint32_t column;
+  uint8_t kind; /* pbxt_condition_kind */
+  uint8_t low_inclusive;
+  uint8_t high_inclusive;
+  const uint8_t* low;
+  size_t low_len;
+  const uint8_t* high;
+  size_t high_len;
+} pbxt_condition;
+/* Table scans that start from now on may leave out rows for which not all conditions hold, until the next
+   call; which ones they leave out is theirs to decide. Conditions the engine cannot judge are ignored. None:
+   count 0. */
+pbxt_status pbxt_cursor_filter(pbxt_cursor* cursor, const pbxt_condition* conditions, uint32_t count);
 
 /* Reads fill `record` (the host's record buffer). BLOB pointers stay valid until the next read on this
    cursor, pbxt_cursor_reset or pbxt_cursor_close. */

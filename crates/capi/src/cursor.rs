@@ -7,8 +7,9 @@ use crate::table::{PbxtTable, table};
 use pbxt::host::{HostCursor, HostTable};
 use pbxt::{Bind, Busy, Error, Seek, Session};
 use pbxt_base::RowId;
-use pbxt_rows::{ColumnSet, HostRecord};
+use pbxt_rows::{ColumnSet, Condition, HostRecord, RowFilter};
 use pbxt_txn::LockMode;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// `pbxt_bind`.
@@ -22,6 +23,36 @@ pub struct PbxtBind {
     pub no_wait: u8,
     pub autonomous: u8,
     pub newest: u8,
+}
+
+/// `pbxt_condition`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the header documents them")]
+pub struct PbxtCondition {
+    pub column: u32,
+    pub kind: u8,
+    pub low_inclusive: u8,
+    pub high_inclusive: u8,
+    pub low: *const u8,
+    pub low_len: usize,
+    pub high: *const u8,
+    pub high_len: usize,
+}
+
+/// # Safety
+/// `value` is null or names that many readable bytes while `'a` lasts.
+unsafe fn bound<'a>(value: *const u8, len: usize, inclusive: u8) -> Bound<&'a [u8]> {
+    if value.is_null() {
+        return Bound::Unbounded;
+    }
+    // SAFETY: by the contract above.
+    let value = unsafe { bytes(value, len) };
+    if inclusive == 0 {
+        Bound::Excluded(value)
+    } else {
+        Bound::Included(value)
+    }
 }
 
 /// `pbxt_cursor`.
@@ -190,6 +221,44 @@ pub unsafe extern "C" fn pbxt_cursor_columns(
             ColumnSet::from_bitmap(unsafe { bytes(bitmap, len) }, cursor.columns)
         };
         cursor.cursor.project(columns);
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_cursor_filter(
+    handle: *mut PbxtCursor,
+    conditions: *const PbxtCondition,
+    count: u32,
+) -> Status {
+    call(|| {
+        // SAFETY: a valid handle.
+        let cursor = unsafe { cursor(handle)? };
+        if conditions.is_null() || count == 0 {
+            cursor.cursor.set_filter(None);
+            return Ok(());
+        }
+        // SAFETY: so many conditions of the caller.
+        let conditions = unsafe { std::slice::from_raw_parts(conditions, count as usize) };
+        let table = Arc::clone(cursor.host.table());
+        let mut filter = RowFilter::new(table.schema());
+        for given in conditions {
+            let condition = match given.kind {
+                0 => Condition::Between(
+                    // SAFETY: bytes of the caller, here and below.
+                    unsafe { bound(given.low, given.low_len, given.low_inclusive) },
+                    // SAFETY: as above.
+                    unsafe { bound(given.high, given.high_len, given.high_inclusive) },
+                ),
+                1 => Condition::IsNull,
+                2 => Condition::IsNotNull,
+                other => return Err(Error::Invalid(format!("{other} is no kind of condition")).into()),
+            };
+            // One that cannot be judged is left to the host, which judges all of them.
+            let _ = filter.add(table.schema(), given.column as usize, condition);
+        }
+        cursor.cursor.set_filter(Some(filter));
         Ok(())
     })
 }

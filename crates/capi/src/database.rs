@@ -133,6 +133,16 @@ pub unsafe extern "C" fn pbxt_close(db: *mut PbxtDb) -> Status {
 
 /// See the header.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_set_max_snapshot_age(db: *mut PbxtDb, seconds: u64) -> Status {
+    call(|| {
+        // SAFETY: a valid handle.
+        unsafe { database(db)? }.db.set_max_snapshot_age(seconds);
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_flush(db: *mut PbxtDb) -> Status {
     // SAFETY: a valid handle.
     call(|| Ok(unsafe { database(db)? }.db.flush()?))

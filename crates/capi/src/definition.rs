@@ -4,7 +4,7 @@ use crate::guard::{bytes, text};
 use pbxt::host::HostIndex;
 use pbxt::{Compression, ConflictMode, Error, IndexDef, Result, TableDef};
 use pbxt_base::{IndexId, TableId};
-use pbxt_rows::{HostColumn, HostKind, HostLayout, KeyEncoding, KeyPart, KeySpec, WeightScheme};
+use pbxt_rows::{HostColumn, HostKind, HostLayout, KeyEncoding, KeyPart, KeySpec, Order, WeightScheme};
 use std::ffi::{c_char, c_void};
 
 /// `pbxt_column`.
@@ -19,6 +19,7 @@ pub struct PbxtColumn {
     pub kind: u8,
     pub pad: u8,
     pub stored: u8,
+    pub order: u8,
 }
 
 /// `pbxt_key_part`.
@@ -104,8 +105,9 @@ impl PbxtTableDef {
     pub(crate) unsafe fn layout(&self) -> Result<HostLayout> {
         // SAFETY: passed on.
         let columns = unsafe { list(self.columns, self.column_count) };
+        let orders = columns.iter().map(column_order).collect::<Result<Vec<_>>>()?;
         let columns = columns.iter().map(host_column).collect::<Result<Vec<_>>>()?;
-        Ok(HostLayout::new(self.record_length as usize, columns)?)
+        Ok(HostLayout::new(self.record_length as usize, columns)?.with_orders(orders))
     }
 
     /// # Safety
@@ -164,6 +166,11 @@ pub(crate) fn conflict_mode(code: i32) -> Result<ConflictMode> {
             "{other} is no conflict mode: use error or wait"
         ))),
     }
+}
+
+fn column_order(column: &PbxtColumn) -> Result<Order> {
+    let unknown = || Error::Invalid(format!("{} is no order of a column", column.order));
+    Order::from_code(column.order).ok_or_else(unknown)
 }
 
 fn host_column(column: &PbxtColumn) -> Result<HostColumn> {

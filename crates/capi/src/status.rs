@@ -33,6 +33,7 @@ pub enum Status {
     SameRow = 22,
     Internal = 23,
     TxnAborted = 24,
+    SnapshotTooOld = 25,
 }
 
 impl From<&Error> for Status {
@@ -52,6 +53,7 @@ impl From<&Error> for Status {
             Error::TableExists { .. } => Self::TableExists,
             Error::DefinitionChanged { .. } => Self::DefChanged,
             Error::TransactionAborted { .. } => Self::TxnAborted,
+            Error::SnapshotTooOld { .. } => Self::SnapshotTooOld,
             Error::NoSuchXid => Self::NoSuchXid,
             _ => Self::Invalid,
         }
@@ -126,6 +128,13 @@ mod tests {
                 Status::TooLarge,
             ),
             (Error::TransactionAborted { why: "" }, Status::TxnAborted),
+            (
+                Error::SnapshotTooOld {
+                    age_seconds: 2,
+                    limit_seconds: 1,
+                },
+                Status::SnapshotTooOld,
+            ),
             (Error::Invalid(table()), Status::Invalid),
             (Error::NoSuchXid, Status::NoSuchXid),
         ];

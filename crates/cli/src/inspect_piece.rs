@@ -4,7 +4,7 @@
 //! Latches and I/O: none; one read a block, only of the blocks that are printed.
 
 use crate::failure::Outcome;
-use crate::piece_content::{Content, name_of};
+use crate::piece_content::{Content, name_of, zone_line};
 use crate::text::{count, hex, ratio, size};
 use pbxt_base::codec::get_u32;
 use pbxt_base::{Error, Result};
@@ -140,6 +140,9 @@ fn print_block(file: &Arc<PieceFile>, number: u32, block: usize, out: &mut dyn W
         section.block_entries(block),
         hex(section.first_key(block))
     )?;
+    if let Some(zones) = zone_line(section, block) {
+        writeln!(out, "      zones: {zones}")?;
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@
 use crate::text::hex;
 use pbxt_base::{Result, RowId, TableId};
 use pbxt_index::{RunBlock, RunPiece, SECTION_INDEX_RUN, Sign};
-use pbxt_rows::{RowBlock, RowView, Schema, Value};
+use pbxt_rows::{RowBlock, RowView, Schema, SectionExtra, Value, Zone};
 use pbxt_segment::{PieceFile, Section};
 use roaring::RoaringTreemap;
 use std::collections::BTreeMap;
@@ -110,12 +110,33 @@ fn row_ids(section: &Section, block: usize, version: u16) -> Vec<String> {
     let mut lines = vec![format!(
         "rows of schema version {version}, whose columns are not known here: ids alone"
     )];
-    if let Ok(rows) = RoaringTreemap::deserialize_from(&*section.extra) {
+    let extra = SectionExtra::decode(&section.extra, section.block_count());
+    if let Some(rows) = extra
+        .ok()
+        .and_then(|extra| RoaringTreemap::deserialize_from(extra.rows).ok())
+    {
         let (skip, take) = (section.entries_before(block), section.block_entries(block));
         let rows = rows.iter().skip(skip as usize).take(take as usize);
         lines.extend(rows.map(|row| format!("row {row}")));
     }
     lines
+}
+
+/// What the directory says of the columns of a block of rows, as one line; none if it says nothing.
+pub(crate) fn zone_line(section: &Section, block: usize) -> Option<String> {
+    let extra = SectionExtra::decode(&section.extra, section.block_count());
+    let zones = extra.ok().filter(|_| section.kind == SECTION_ROWS)?.zones;
+    let zone = |column| {
+        let zone: Zone = zones.zone(&section.extra, block, column)?;
+        let values = match zone.values {
+            Some((least, greatest)) => format!("{least:016x} to {greatest:016x}"),
+            None => "no value".into(),
+        };
+        let null = if zone.has_null { " or NULL" } else { "" };
+        Some(format!("column {column} {values}{null}"))
+    };
+    let columns: Vec<_> = zones.columns().filter_map(zone).collect();
+    (!columns.is_empty()).then(|| columns.join(", "))
 }
 
 fn row_line(schema: &Schema, row: RowId, payload: Option<&[u8]>) -> String {

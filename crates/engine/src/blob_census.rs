@@ -48,6 +48,16 @@ struct Done {
     upto: Option<SegmentId>,
 }
 
+/// How a census ended.
+enum Taken {
+    /// All segments were examined.
+    Whole,
+    /// Others than those up to this one, or none, were held.
+    Partly(Option<SegmentId>),
+    /// The database is about to close.
+    Stopped,
+}
+
 /// Begin and end of the values that rows name, by segment; of the examined ones only.
 type Living = BTreeMap<SegmentId, Vec<(u64, u64)>>;
 
@@ -61,16 +71,24 @@ impl Database {
         let suspects = std::mem::take(&mut self.upkeep.blobs.census.lock().suspects);
         let taken = self.take_census();
         let mut state = self.upkeep.blobs.census.lock();
-        if let Ok(Some(upto)) = taken {
-            state.last = Some(Done {
-                changes,
-                checkpoints,
-                upto,
-            });
-            return Ok(Progress::Worked);
-        }
-        state.suspects |= suspects;
-        taken.map(|_| Progress::Idle)
+        let upto = match taken {
+            Ok(Taken::Whole) => None,
+            Ok(Taken::Partly(greatest)) => greatest,
+            Ok(Taken::Stopped) => {
+                state.suspects |= suspects;
+                return Ok(Progress::Idle);
+            }
+            Err(error) => {
+                state.suspects |= suspects;
+                return Err(error);
+            }
+        };
+        state.last = Some(Done {
+            changes,
+            checkpoints,
+            upto,
+        });
+        Ok(Progress::Worked)
     }
 
     /// There are values that no version names any more, or none ever will: a table went, a statement failed.
@@ -124,15 +142,15 @@ impl Database {
         Ok(segments.iter().map(unknown).sum())
     }
 
-    /// `None` if the database is about to close; else the greatest segment examined, if there are others.
-    fn take_census(&self) -> Result<Option<Option<SegmentId>>> {
+    /// Notes what is dead in the segments that nobody holds.
+    fn take_census(&self) -> Result<Taken> {
         self.poison.check()?;
         let segments = self.blobs.examine()?;
         let mut living: Living = segments.keys().map(|id| (*id, Vec::new())).collect();
         let horizon = self.txns.horizon();
         for table in self.catalog.tables() {
             if can_have_large(&table) && !self.count_table(&table, horizon, &mut living)? {
-                return Ok(None);
+                return Ok(Taken::Stopped);
             }
         }
         let was_held = self.blobs.segments()?.len() > segments.len();
@@ -145,7 +163,11 @@ impl Database {
             }
         }
         let greatest = segments.last_key_value().map(|(id, _)| *id);
-        Ok(Some(greatest.filter(|_| was_held)))
+        Ok(if was_held {
+            Taken::Partly(greatest)
+        } else {
+            Taken::Whole
+        })
     }
 
     /// Collects the values of one table (rule S27). False if the database is about to close.

@@ -57,7 +57,7 @@ impl Session {
 
     /// Votes yes: durable on return. The transaction keeps its locks until the outcome is told.
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
-        self.refuse_if_doomed()?;
+        self.refuse_if_over()?;
         self.flush_all_bulk()?;
         if !self.work.logged {
             self.phase = Phase::Prepared;

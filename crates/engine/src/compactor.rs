@@ -97,6 +97,11 @@ impl Database {
         self.upkeep
             .counters
             .compacted(&batch, homed.len(), written.bytes());
+        let segment_bytes = self.store.geometry().hot_segment_bytes;
+        if let Some((last, _)) = batch.keepers.iter().max_by_key(|(segment, _)| *segment) {
+            self.upkeep
+                .note_looked_at((u64::from(last.raw()) + 1) * segment_bytes);
+        }
         compactor.segments.extend(std::mem::take(&mut batch.keepers));
         compactor.raise_floor(self)?;
         Ok(Progress::Worked)

@@ -34,6 +34,8 @@ pub struct Counters {
     pub rows_deleted: Counter,
     /// Rows shown to readers, counted by scans as they end.
     pub rows_read: Counter,
+    /// Row blocks that scans passed over unread.
+    pub blocks_skipped: Counter,
     /// Statements refused because a row changed after their snapshot.
     pub write_conflicts: Counter,
     /// Microseconds the last recovery took.

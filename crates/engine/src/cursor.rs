@@ -19,6 +19,7 @@ use crate::version::{BaseRow, RowVersion};
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
 use pbxt_base::{Lsn, RowId};
+use pbxt_rows::RowFilter;
 use pbxt_txn::{LockMode, Resource, Verdict, Viewer};
 use std::sync::Arc;
 
@@ -66,6 +67,7 @@ pub struct Cursor {
     pub(crate) access: Access,
     pub(crate) view: View,
     scan: TableScan,
+    filter: Option<Arc<RowFilter>>,
     pub(crate) index: IndexScan,
     row: RowId,
     /// The row last read was not locked before that read.
@@ -84,6 +86,7 @@ impl Cursor {
             access: Access::Snapshot,
             view: View::new(Viewer::current(pbxt_base::TxnId::new(0))),
             scan: TableScan::default(),
+            filter: None,
             index: IndexScan::default(),
             row: RowId::new(0),
             lock_is_new: false,
@@ -121,10 +124,17 @@ impl Cursor {
         db.counters.rows_read.add(std::mem::take(&mut self.shown));
     }
 
+    /// Table scans that start from now on may leave out rows that this filter turns away. It is of the table's schema.
+    pub fn set_filter(&mut self, filter: Option<RowFilter>) {
+        self.filter = filter.filter(|filter| !filter.is_empty()).map(Arc::new);
+    }
+
     /// Begins a scan of the whole table.
     pub fn scan_start(&mut self, session: &mut Session) -> Result<()> {
         self.begin_reading(session)?;
-        self.scan.start(&self.table);
+        // Where another version than the snapshot's counts, the row must be judged, and perhaps locked, before it is asked.
+        let filter = self.filter.as_ref().filter(|_| self.access == Access::Snapshot);
+        self.scan.start(&self.table, filter.cloned());
         Ok(())
     }
 
@@ -144,9 +154,13 @@ impl Cursor {
         loop {
             match self.scan.step(&session.db, &self.table)? {
                 Step::Hot(row) => {
-                    if self.visit(session, row, &mut show)? == Visit::Shown {
+                    if self.visit_hot(session, row, &mut show)? == Visit::Shown {
                         return Ok(true);
                     }
+                }
+                Step::TurnedAway => {
+                    self.until_kill_check = 1;
+                    self.check_kill(session)?;
                 }
                 Step::Base(row, block, at, stamp) => {
                     if block.payload(at).is_none() {
@@ -160,6 +174,25 @@ impl Cursor {
                 Step::End => return Ok(false),
             }
         }
+    }
+
+    /// A row with a word; shown if the filter of the scan, if there is one, admits it.
+    #[inline]
+    fn visit_hot(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        show: &mut impl FnMut(&RowVersion<'_>) -> Result<()>,
+    ) -> Result<Visit> {
+        let Some(filter) = self.scan.filter().cloned() else {
+            return self.visit(session, row, show);
+        };
+        let mut is_admitted = false;
+        let visited = self.visit(session, row, &mut |version: &RowVersion<'_>| {
+            is_admitted = filter.admits(version.payload(), version.schema_version());
+            if is_admitted { show(version) } else { Ok(()) }
+        })?;
+        Ok(if is_admitted { visited } else { Visit::Hidden })
     }
 
     /// A row that the scan found outside the hot log.
@@ -410,6 +443,7 @@ impl Cursor {
             if session.db.waits.host_killed(&session.gate) {
                 return Err(Error::Killed);
             }
+            session.refuse_if_too_old()?;
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ use crate::pieces::PiecesInFlight;
 use crate::prepared::PreparedSet;
 use crate::recovery;
 use crate::session::TableWork;
+use crate::snapshot_age::SnapshotAges;
 use crate::waits::{WaitObserver, Waits};
 use parking_lot::Mutex;
 use pbxt_base::{CommitTs, Error as StorageError, Lsn};
@@ -82,7 +83,10 @@ pub struct Database {
     pub(crate) maintenance: Maintenance,
     /// Memory of bulk loads.
     pub(crate) loads: LoadBudget,
+    /// Memory of rows fetched ahead.
     pub(crate) fetches: Arc<FetchBudget>,
+    /// How old snapshots are.
+    pub(crate) ages: SnapshotAges,
     /// Waits and deadlocks.
     pub waits: Waits,
     /// Tables.
@@ -154,6 +158,7 @@ impl Database {
             maintenance: Maintenance::new(options.cache_bytes),
             loads: LoadBudget::default(),
             fetches: Arc::new(FetchBudget::new(options.cache_bytes)),
+            ages: SnapshotAges::default(),
             waits: Waits::new(options.observer.clone()),
             catalog: found.catalog,
             prepared: PreparedSet::default(),
@@ -168,9 +173,8 @@ impl Database {
         recovery::adopt_prepared(&db, found.prepared);
         let quiet_at = (found.records == 0).then(|| db.log.tail());
         db.maintenance.note_opened(found.start, quiet_at);
-        for record in found.loads {
-            db.maintenance.note_load(Lsn::new(0), record);
-        }
+        let loads = found.loads.into_iter();
+        loads.for_each(|record| db.maintenance.note_load(Lsn::new(0), record));
         db.note_recovery(started, found.records, found.bytes);
         if options.background {
             db.start_housekeeper()?;
@@ -259,6 +263,7 @@ impl Database {
         let live = self.txns.live_snapshots();
         self.horizon.fetch_max(live.horizon().raw(), Ordering::AcqRel);
         self.txns.advance_low_water(&live);
+        self.end_old_snapshots(self.clock.now_millis());
     }
 
     /// Called when a transaction ended: keeps the count lists of its tables short.

@@ -30,6 +30,18 @@ pub enum Error {
         /// Row that changed.
         row: RowId,
     },
+    /// The transaction's snapshot was ended because of its age (rule T28). Only the statement is undone.
+    #[error(
+        "the snapshot of this transaction, which began {age_seconds} s ago, was ended: it is older than \
+         pbxt_max_snapshot_age = {limit_seconds} s and kept too much log from being given back; COMMIT or ROLLBACK and start \
+         a new transaction, or set pbxt_max_snapshot_age higher, or to 0 for no limit"
+    )]
+    SnapshotTooOld {
+        /// Since the transaction began.
+        age_seconds: u64,
+        /// The setting.
+        limit_seconds: u64,
+    },
     /// Waiting would close a cycle; the requester is the victim.
     #[error("transaction {txn} was chosen as the victim of a deadlock: ROLLBACK, then retry the transaction")]
     Deadlock {

@@ -17,15 +17,18 @@ use crate::session::Session;
 use crate::statistics::KeyStatistics;
 use crate::table::Table;
 use crate::version::{RowVersion, Show};
-use crate::write::NewVersion;
+use crate::write::{NewVersion, Updated};
 use pbxt_base::RowId;
 use pbxt_base::limits::{BLOB_BYTES_MIN, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use pbxt_rows::{
-    BlobRef, BlobSink, ColumnSet, External, HostLayout, HostRecord, InlineArena, KeyMaker, KeySpec, Limits,
-    Projection, RowCodec, Weigher,
+    BlobRef, ColumnSet, External, HostLayout, HostRecord, KeyMaker, KeySpec, Limits, Projection, RowCodec,
+    RowFilter, Weigher,
 };
-use pbxt_segment::BlobStore;
 use std::sync::Arc;
+
+#[path = "host_values.rs"]
+mod values;
+use values::RowValues;
 
 /// Gives collation weights; the host's, or none.
 pub type SharedWeigher = Arc<dyn Weigher + Send + Sync>;
@@ -264,12 +267,21 @@ impl HostTable {
         Ok(())
     }
 
-    /// Encodes a record; its large values go to the blob store first (rule D2).
-    fn encode(&self, session: &mut Session, record: HostRecord<'_>, payload: &mut Vec<u8>) -> Result<()> {
+    /// Encodes a record; its large values go to the blob store first (rule D2), but for those in `shared`.
+    fn encode(
+        &self,
+        session: &mut Session,
+        record: HostRecord<'_>,
+        shared: &[External],
+        payload: &mut Vec<u8>,
+    ) -> Result<()> {
         payload.clear();
-        let large = self.codec.plan(record, self.limits)?;
         let mut externals = Vec::new();
-        for value in &large {
+        for value in self.codec.plan(record, self.limits)? {
+            if let Some(kept) = shared.iter().find(|kept| kept.column == value.column) {
+                externals.push(*kept);
+                continue;
+            }
             let blob = session.keep_value(value.value)?;
             let blob = BlobRef {
                 addr: blob.addr,
@@ -283,30 +295,6 @@ impl HostTable {
         }
         self.codec.encode(record, &externals, payload)?;
         Ok(())
-    }
-}
-
-/// Values of the row last read that the record buffer points to.
-#[derive(Debug)]
-struct RowValues {
-    arena: InlineArena,
-    blobs: Arc<BlobStore>,
-}
-
-impl BlobSink for RowValues {
-    fn keep(&mut self, _column: usize, value: &[u8]) -> *const u8 {
-        self.arena.copy(value)
-    }
-
-    fn load(&mut self, _column: usize, blob: &BlobRef) -> pbxt_rows::Result<&[u8]> {
-        let mut value = Vec::new();
-        let stored = pbxt_segment::BlobRef {
-            addr: blob.addr,
-            len: blob.len,
-            hash: blob.hash,
-        };
-        self.blobs.read(&stored, &mut value)?;
-        Ok(self.arena.adopt(value))
     }
 }
 
@@ -344,10 +332,7 @@ impl HostCursor {
             projection: host
                 .codec
                 .projection(ColumnSet::all(host.codec.layout().columns().len())),
-            values: RowValues {
-                arena: InlineArena::default(),
-                blobs: Arc::clone(host.db.blobs()),
-            },
+            values: RowValues::new(host.db.blobs()),
             payload: Vec::new(),
             keys: KeyChanges::new(),
             scratch: Vec::new(),
@@ -380,6 +365,11 @@ impl HostCursor {
         }
     }
 
+    /// Table scans that start from now on may leave out rows that this filter turns away; of the table's schema.
+    pub fn set_filter(&mut self, filter: Option<RowFilter>) {
+        self.cursor.set_filter(filter);
+    }
+
     /// Row id of the row last read or inserted.
     pub fn row(&self) -> RowId {
         self.row
@@ -404,7 +394,7 @@ impl HostCursor {
     /// End of a statement: frees the values of the row last read.
     pub fn reset(&mut self) {
         self.unbind();
-        self.values.arena.clear();
+        self.values.begin(RowId::new(0));
     }
 
     /// The cursor, and what writes into the record.
@@ -515,7 +505,7 @@ impl HostCursor {
     /// Inserts the record.
     pub fn insert(&mut self, session: &mut Session, record: HostRecord<'_>) -> Result<()> {
         self.host.insert_keys(record, &mut self.keys)?;
-        self.host.encode(session, record, &mut self.payload)?;
+        self.host.encode(session, record, &[], &mut self.payload)?;
         let version = NewVersion {
             payload: &self.payload,
             schema_version: self.host.codec.schema().version(),
@@ -557,14 +547,41 @@ impl HostCursor {
     ) -> Result<bool> {
         self.host
             .update_keys(old, new, &mut self.keys, &mut self.scratch)?;
-        self.host.encode(session, new, &mut self.payload)?;
-        let version = NewVersion {
-            payload: &self.payload,
-            schema_version: self.host.codec.schema().version(),
-            keys: &self.keys,
+        let mut shared = self.unchanged(row, new)?;
+        loop {
+            self.host.encode(session, new, &shared, &mut self.payload)?;
+            let version = NewVersion {
+                payload: &self.payload,
+                schema_version: self.host.codec.schema().version(),
+                keys: &self.keys,
+            };
+            let named: Vec<BlobRef> = shared.iter().map(|external| external.blob).collect();
+            let updated = session.update_sharing(&self.host.table, row, version, &named);
+            match self.note_duplicate(updated)? {
+                Updated::Written => return Ok(true),
+                Updated::Same => return Ok(false),
+                // Somebody changed the row since it was read: all values are stored with the new version.
+                Updated::Unshared => shared.clear(),
+            }
+        }
+    }
+
+    /// The large values that `new` still has of `row` as it was last read.
+    fn unchanged(&self, row: RowId, new: HostRecord<'_>) -> Result<Vec<External>> {
+        if self.values.of(row).is_empty() {
+            return Ok(Vec::new());
+        }
+        let large = self.host.codec.plan(new, self.host.limits)?;
+        let is_there = |column: usize, address: usize, len: u64| {
+            large.iter().any(|value| {
+                value.column == column
+                    && value.value.as_ptr().addr() == address
+                    && value.value.len() as u64 == len
+            })
         };
-        let updated = session.update(&self.host.table, row, version);
-        self.note_duplicate(updated)
+        let met = self.values.of(row).iter();
+        let same = met.filter(|met| is_there(met.external.column, met.address, met.external.blob.len));
+        Ok(same.map(|met| met.external).collect())
     }
 
     /// Deletes the row `row`.
@@ -596,7 +613,7 @@ impl Show for Fill<'_> {
     #[inline]
     fn row(&mut self, row: &RowVersion<'_>) -> Result<()> {
         if self.has_blobs {
-            self.values.arena.clear();
+            self.values.begin(row.row());
         }
         self.host
             .codec
@@ -612,7 +629,7 @@ impl Show for Fill<'_> {
     fn key(&mut self, key: &[u8], unpack: &[u8]) -> Result<()> {
         if let Some(maker) = self.covering {
             if self.has_blobs {
-                self.values.arena.clear();
+                self.values.begin(RowId::new(0));
             }
             maker.record_from_key(
                 key,

@@ -3,7 +3,7 @@
 //! Why it exists: a checkpoint is due when recovery would read too much log or index entries take too much memory; both grow
 //! with every statement, so one thread looks at them all the time and writers feel it only when it cannot keep up.
 //! State: figures for status reports; the limits, which follow from the cache's size.
-//! Rules: D25 a writer is slowed down, never stopped. A failed checkpoint is tried again after a pause.
+//! Rules: D25 a writer is slowed down, never stopped (pressure.rs). A failed checkpoint is tried again after a pause.
 //! Latches and I/O: one turn for checkpoints, held for a whole one.
 //! After a crash: nothing of this is on disk.
 
@@ -20,17 +20,12 @@ use std::time::Duration;
 const LOG_BYTES: (u64, u64) = (32 << 20, 256 << 20);
 /// Least limit of the memory that trees take.
 const TREE_BYTES_MIN: u64 = 16 << 20;
-/// By how much trees may pass their limit before writers are slowed down.
-const PRESSURE: u64 = 4;
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of files that a checkpoint would give back, before it is made for that.
 const UNUSED_BYTES_MAX: u64 = 32 << 20;
 /// Pause after a failure.
 const RETRY_MILLIS: u64 = 5_000;
-/// How long a slowed-down writer sleeps for each time the trees pass their limit.
-const SLEEP: Duration = Duration::from_millis(1);
-const SLEEPS_MAX: u64 = 16;
 
 /// See the module.
 #[derive(Debug)]
@@ -219,20 +214,19 @@ impl Database {
         made.map(|()| true)
     }
 
-    /// Slows a writer down while trees take far more memory than they should (rule D25). To be called once per batch of
-    /// rows, with nothing held.
-    pub fn pressure(&self) {
+    /// Bytes that trees took when last looked at, and how many they should take at most.
+    pub(crate) fn tree_bytes(&self) -> (u64, u64) {
         let figures = &self.maintenance;
-        let limit = figures.tree_limit * PRESSURE;
-        let bytes = figures.tree_bytes.load(Ordering::Relaxed);
-        if bytes <= limit {
-            return;
-        }
-        if let Some(worker) = &*figures.worker.lock() {
-            worker.wake();
-            let times = (bytes / limit).clamp(1, SLEEPS_MAX);
-            std::thread::sleep(SLEEP * times as u32);
-        }
+        (figures.tree_bytes.load(Ordering::Relaxed), figures.tree_limit)
+    }
+
+    /// Lets background threads look at once for what is to be done. False if there are none.
+    pub(crate) fn wake_background(&self) -> bool {
+        let worker = self.maintenance.worker.lock();
+        let Some(worker) = &*worker else { return false };
+        worker.wake();
+        self.wake_upkeep();
+        true
     }
 
     /// Starts the checkpoint thread.

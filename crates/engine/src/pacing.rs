@@ -47,6 +47,8 @@ pub(crate) struct Upkeep {
     pub counters: UpkeepCounters,
     /// See `Database::log_floor`.
     floor: AtomicU64,
+    /// End of the last segment that the compactor has looked at.
+    looked_at: AtomicU64,
     turn: AtomicU64,
     /// Checkpoints made, and bytes merged away, when last looked at.
     superseded: Mutex<(u64, u64)>,
@@ -97,6 +99,14 @@ impl Upkeep {
 
     pub(crate) fn floor(&self) -> u64 {
         self.floor.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn looked_at(&self) -> u64 {
+        self.looked_at.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_looked_at(&self, end: u64) {
+        self.looked_at.fetch_max(end, Ordering::Relaxed);
     }
 
     pub(crate) fn raise_floor(&self, lsn: u64) {
@@ -207,6 +217,13 @@ impl Database {
         };
         *self.upkeep.worker.lock() = Some(worker.map_err(failed)?);
         Ok(())
+    }
+
+    /// Lets the thread look at once.
+    pub(crate) fn wake_upkeep(&self) {
+        if let Some(worker) = &*self.upkeep.worker.lock() {
+            worker.wake();
+        }
     }
 
     /// Stops the thread, after the part of a step that cannot be left.

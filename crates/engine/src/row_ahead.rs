@@ -7,11 +7,6 @@
 //! comes to them, so what is read ahead pushes nothing out; a cached block is never read again.
 //! Latches and I/O: none held; reads blocks.
 
-#![allow(
-    dead_code,
-    reason = "table scans and rows behind index entries come to use it one after the other"
-)]
-
 use crate::error::Result;
 use crate::row_shape::{CachedRows, RowPiece};
 use pbxt_io::{for_each_parallel, parallelism};
@@ -127,11 +122,6 @@ impl ReadAhead {
         }
         let stored = self.stored.as_ref().expect("rule F14: blocks were read just now");
         piece.block_from(schema, cache, block, stored, &mut self.raw)
-    }
-
-    /// Lets go of what was read ahead.
-    pub(crate) fn stop(&mut self) {
-        *self = Self::default();
     }
 
     fn has(&self, piece: &RowPiece, block: usize) -> bool {

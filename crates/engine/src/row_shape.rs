@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::version::BaseRow;
 use arc_swap::ArcSwap;
 use pbxt_base::{Error as StorageError, Lsn, RowId, SegmentId, TxnId};
-use pbxt_rows::{RowBlock, Schema};
+use pbxt_rows::{RowBlock, RowFilter, Schema, SectionExtra, Zones};
 use pbxt_segment::{BlockCache, BlockKey, CachedBlock, PieceFile, Section, SegmentClass};
 use pbxt_txn::Stamp;
 use roaring::RoaringTreemap;
@@ -68,6 +68,8 @@ pub(crate) struct RowPiece {
     pub section: u32,
     /// Exactly the row ids that have a slot.
     pub rows: RoaringTreemap,
+    /// What the rows of each block can have.
+    zones: Zones,
     pub first: RowId,
     pub last: RowId,
 }
@@ -182,6 +184,12 @@ impl RowRun {
         piece.is_some_and(|piece| piece.rows.contains(row.raw()))
     }
 
+    /// True if a piece may have slots of rows between these two, both included. No I/O.
+    pub(crate) fn has_piece_within(&self, first: RowId, last: RowId) -> bool {
+        let piece = self.pieces.get(self.piece_at(first));
+        piece.is_some_and(|piece| piece.first <= last)
+    }
+
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.stored_bytes()).sum()
     }
@@ -194,26 +202,26 @@ impl RowRun {
 impl RowPiece {
     /// A section of an open piece file.
     pub(crate) fn open(file: Arc<PieceFile>, section: u32) -> Result<Self> {
-        let (rows, first, last) = {
+        let damaged = |found: String| StorageError::Corrupt {
+            file: file.name().to_owned(),
+            offset: 0,
+            expected: format!("the set of row ids and the zones of section {section}"),
+            found,
+        };
+        let (rows, zones) = {
             let found = file.section(section)?;
-            let rows = RoaringTreemap::deserialize_from(&found.extra[..]).map_err(|source| {
-                StorageError::Corrupt {
-                    file: file.name().to_owned(),
-                    offset: 0,
-                    expected: format!("the set of row ids of section {section}"),
-                    found: source.to_string(),
-                }
-            })?;
-            let first = RowId::new(rows.min().unwrap_or(0));
-            let last = RowId::new(rows.max().unwrap_or(0));
-            (rows, first, last)
+            let extra = SectionExtra::decode(&found.extra, found.block_count())
+                .map_err(|fault| damaged(fault.to_string()))?;
+            let rows = RoaringTreemap::deserialize_from(extra.rows);
+            (rows.map_err(|fault| damaged(fault.to_string()))?, extra.zones)
         };
         Ok(Self {
+            first: RowId::new(rows.min().unwrap_or(0)),
+            last: RowId::new(rows.max().unwrap_or(0)),
             file,
             section,
             rows,
-            first,
-            last,
+            zones,
         })
     }
 
@@ -239,6 +247,26 @@ impl RowPiece {
         let fence = fence_of(row);
         let after = self.section().partition_point(|first| first <= &fence[..]);
         after.saturating_sub(1)
+    }
+
+    /// False if no row of the block can meet the filter's conditions. No I/O.
+    pub(crate) fn admits_block(&self, filter: &RowFilter, block: usize) -> bool {
+        filter.admits_block(&self.zones, &self.section().extra, block)
+    }
+
+    /// Where row ids of the block begin, and the last one it can have.
+    #[expect(clippy::big_endian_bytes, reason = "fences order as big-endian numbers do")]
+    pub(crate) fn ids_of_block(&self, block: usize) -> (RowId, RowId) {
+        let fence = |block: usize| {
+            let bytes = self.section().first_key(block).try_into();
+            u64::from_be_bytes(bytes.unwrap_or_default())
+        };
+        let last = if block + 1 < self.block_count() {
+            RowId::new(fence(block + 1).saturating_sub(1))
+        } else {
+            self.last
+        };
+        (RowId::new(fence(block)), last)
     }
 
     /// A decoded block, from the cache or from disk.

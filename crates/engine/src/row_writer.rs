@@ -2,14 +2,15 @@
 //!
 //! Why it exists: compactor, merges and bulk loads all end in the same blocks; how large a block is and what a section
 //! carries beside them is decided here.
-//! Format: docs/format-rows.md, row blocks; docs/format.md, piece files. The section's extra bytes are the set of its row ids.
+//! Format: docs/format-rows.md, row blocks; docs/format.md, piece files. The section's extra bytes are the set of its row ids
+//! and the zones of its blocks.
 //! Latches and I/O: writes the piece file; nothing is durable before the file is finished.
 //! After a crash: a file that was not named is removed at open.
 
 use crate::error::{Error, Result};
 use crate::row_shape::fence_of;
 use pbxt_base::{Error as StorageError, RowId, TableId};
-use pbxt_rows::{RowBlockBuilder, Schema};
+use pbxt_rows::{RowBlockBuilder, Schema, SectionExtra, ZoneBuilder};
 use pbxt_segment::{Codec, PieceWriter};
 use roaring::RoaringTreemap;
 
@@ -27,6 +28,7 @@ const BLOCK_ROWS: usize = 2048;
 #[derive(Debug)]
 pub(crate) struct RowWriter<'s> {
     block: RowBlockBuilder<'s>,
+    zones: ZoneBuilder,
     codec: Codec,
     raw: Vec<u8>,
     rows: RoaringTreemap,
@@ -38,6 +40,7 @@ impl<'s> RowWriter<'s> {
     pub(crate) fn new(schema: &'s Schema, codec: Codec) -> Self {
         Self {
             block: RowBlockBuilder::new(schema),
+            zones: ZoneBuilder::new(schema),
             codec,
             raw: Vec::new(),
             rows: RoaringTreemap::new(),
@@ -68,13 +71,13 @@ impl<'s> RowWriter<'s> {
     pub(crate) fn end(&mut self, out: &mut PieceWriter) -> Result<u32> {
         self.flush(out)?;
         self.rows.optimize();
-        let mut extra = Vec::with_capacity(self.rows.serialized_size());
+        let mut rows = Vec::with_capacity(self.rows.serialized_size());
         self.rows
-            .serialize_into(&mut extra)
+            .serialize_into(&mut rows)
             .map_err(|source| Error::Invalid(format!("a set of row ids cannot be written: {source}")))?;
         let last = fence_of(self.last.take().unwrap_or(RowId::new(0)));
         self.rows.clear();
-        Ok(out.end_section(&last, &extra))
+        Ok(out.end_section(&last, &SectionExtra::encode(&rows, &mut self.zones)))
     }
 
     fn flush(&mut self, out: &mut PieceWriter) -> Result<()> {
@@ -83,6 +86,7 @@ impl<'s> RowWriter<'s> {
             return Ok(());
         };
         self.raw.clear();
+        self.zones.push(&self.block);
         self.block.finish(&mut self.raw);
         out.push_block(&first, rows as u32, &self.raw, self.codec)?;
         Ok(())

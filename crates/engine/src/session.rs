@@ -245,6 +245,9 @@ impl Session {
         if self.work.isolation == Isolation::ReadCommitted {
             self.work.snapshot = None;
         }
+        if let Some(snapshot) = &self.work.snapshot {
+            snapshot.leave();
+        }
         self.gate.clear_kill();
     }
 
@@ -262,7 +265,7 @@ impl Session {
 
     /// Sets a savepoint. O(number of tables written).
     pub fn savepoint(&mut self) -> Result<Lsn> {
-        self.refuse_if_doomed()?;
+        self.refuse_if_over()?;
         self.flush_all_bulk()?;
         self.ensure_active();
         let mark = self.mark();
@@ -275,7 +278,7 @@ impl Session {
 
     /// Undoes everything since the savepoint; later savepoints are gone, this one stays.
     pub fn rollback_to(&mut self, savepoint: Lsn) -> Result<()> {
-        self.refuse_if_doomed()?;
+        self.refuse_if_over()?;
         self.forget_bulk();
         self.suspect_kept();
         self.work.savepoints.retain(|mark| mark.lsn <= savepoint);
@@ -343,7 +346,16 @@ impl Session {
         mode != ConflictMode::Wait
     }
 
+    /// Refuses what reads or writes where the transaction can only be ended, or its snapshot was (rule T28).
     pub(crate) fn refuse_if_doomed(&self) -> Result<()> {
+        self.refuse_if_over()?;
+        match &self.work.snapshot {
+            Some(snapshot) if !snapshot.enter() => Err(self.snapshot_too_old()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn refuse_if_over(&self) -> Result<()> {
         match self.phase {
             Phase::Doomed(why) => Err(Error::TransactionAborted { why }),
             Phase::Prepared | Phase::Ordered => Err(Error::Invalid(

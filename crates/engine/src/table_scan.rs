@@ -5,20 +5,26 @@
 //! State: a stretch of row ids at a time: first its words are copied, then the shape is taken (rule B2), so a row whose word
 //! was clear is in the shape. Within the stretch both stay as they were: a change that came later is not for this scan, or
 //! the row is looked up anew (`Step::Hot`).
-//! Rules: B2. Each row id is met once, so no row is missed or shown twice whatever moves meanwhile (rule 14 of scans).
+//! A filter, if the scan has one, spares the reader rows that it turns away, and the disk whole blocks.
+//! Rules: B2. B12 a block is passed over unread only if no older run has a slot in its range of row ids. Each row id is met
+//! once, so no row is missed or shown twice whatever moves meanwhile (rule 14 of scans).
 //! Latches and I/O: none held between calls; a stretch keeps its shape's files open.
 
 use crate::database::Database;
 use crate::error::Result;
-use crate::row_shape::{CachedRows, RowRun, RowShape};
+use crate::row_ahead::ReadAhead;
+use crate::row_shape::{CachedRows, RowPiece, RowRun, RowShape};
 use crate::table::Table;
 use pbxt_base::RowId;
 use pbxt_rowmap::{LEAF_WORDS, LEAF_WORDS_LOG2, MapWord};
+use pbxt_rows::RowFilter;
 use pbxt_txn::Stamp;
 use std::sync::Arc;
 
 /// Row ids of a stretch where no word is set, at most.
 const COLD_STRETCH: u64 = 1 << 18;
+/// Rows turned away before the reader hears of it, so that it can be killed.
+const TURNED_AWAY_MAX: u32 = 4096;
 
 /// Position of a table scan.
 #[derive(Debug, Default)]
@@ -35,15 +41,22 @@ pub(crate) struct TableScan {
     runs: Vec<RunScan>,
     /// Which run has the row at hand, and which row that is.
     least: Option<(usize, u64)>,
+    filter: Option<Arc<RowFilter>>,
+    /// Rows turned away since the last step.
+    turned_away: u32,
 }
 
 /// Place in one run.
 #[derive(Debug)]
 struct RunScan {
     run: Arc<RowRun>,
+    /// Its shape, and its number in it.
+    shape: Arc<RowShape>,
+    number: usize,
     piece: usize,
     block_no: usize,
     block: Option<Arc<CachedRows>>,
+    ahead: ReadAhead,
     at: usize,
     /// Row id at the place; `u64::MAX` at the end.
     row: u64,
@@ -55,13 +68,17 @@ pub(crate) enum Step {
     Hot(RowId),
     /// This slot of a block, with its run's stamp.
     Base(RowId, Arc<CachedRows>, usize, Stamp),
+    /// Many rows were turned away by the filter; there may be more.
+    TurnedAway,
     /// No further row.
     End,
 }
 
 impl TableScan {
-    /// From the first row id to the last one handed out so far.
-    pub(crate) fn start(&mut self, table: &Table) {
+    /// From the first row id to the last one handed out so far. Rows that are not hot come only if the filter admits them.
+    pub(crate) fn start(&mut self, table: &Table, filter: Option<Arc<RowFilter>>) {
+        self.filter = filter;
+        self.turned_away = 0;
         self.next = 1;
         self.last = table.map.high_mark();
         (self.first, self.end) = (1, 1);
@@ -79,10 +96,20 @@ impl TableScan {
         self.last = 0;
     }
 
+    /// What hot rows must be asked for too.
+    #[inline]
+    pub(crate) fn filter(&self) -> Option<&Arc<RowFilter>> {
+        self.filter.as_ref()
+    }
+
     /// Goes to the next row id that has anything.
     #[inline]
     pub(crate) fn step(&mut self, db: &Database, table: &Table) -> Result<Step> {
         loop {
+            if self.turned_away >= TURNED_AWAY_MAX {
+                self.turned_away = 0;
+                return Ok(Step::TurnedAway);
+            }
             if self.next >= self.end {
                 if self.next > self.last {
                     return Ok(Step::End);
@@ -96,6 +123,10 @@ impl TableScan {
                     continue;
                 }
                 self.next = least + 1;
+                if self.is_turned_away() {
+                    self.pass_base(db, table)?;
+                    continue;
+                }
                 return self.take_base(db, table);
             }
             while self.next < self.end {
@@ -109,6 +140,10 @@ impl TableScan {
                     return Ok(Step::Hot(RowId::new(row)));
                 }
                 if row == least {
+                    if self.is_turned_away() {
+                        self.pass_base(db, table)?;
+                        break;
+                    }
                     return self.take_base(db, table);
                 }
             }
@@ -143,8 +178,10 @@ impl TableScan {
             return Ok(());
         }
         self.runs.clear();
-        for run in &shape.runs {
-            self.runs.push(RunScan::seek(db, table, run, self.first)?);
+        for number in 0..shape.runs.len() {
+            let filter = self.filter.as_deref();
+            let run = RunScan::seek(db, table, &shape, number, self.first, filter)?;
+            self.runs.push(run);
         }
         self.shape = Some(shape);
         self.find_least();
@@ -171,11 +208,26 @@ impl TableScan {
         let Some((_, row)) = self.least else { return Ok(()) };
         for run in &mut self.runs {
             if run.row == row {
-                run.advance(db, table)?;
+                run.advance(db, table, self.filter.as_deref())?;
             }
         }
         self.find_least();
         Ok(())
+    }
+
+    /// True if the filter turns the row at hand away.
+    #[inline]
+    fn is_turned_away(&mut self) -> bool {
+        let (Some(filter), Some((number, _))) = (&self.filter, self.least) else {
+            return false;
+        };
+        let run = &self.runs[number];
+        let is_admitted = run.block.as_ref().is_none_or(|block| {
+            let payload = block.payload(run.at);
+            payload.is_some_and(|payload| filter.admits(payload, block.schema_version()))
+        });
+        self.turned_away += u32::from(!is_admitted);
+        !is_admitted
     }
 
     #[inline]
@@ -198,34 +250,45 @@ impl TableScan {
 
 impl RunScan {
     /// The first slot at or behind `from`.
-    fn seek(db: &Database, table: &Table, run: &Arc<RowRun>, from: u64) -> Result<Self> {
+    fn seek(
+        db: &Database,
+        table: &Table,
+        shape: &Arc<RowShape>,
+        number: usize,
+        from: u64,
+        filter: Option<&RowFilter>,
+    ) -> Result<Self> {
         let row = RowId::new(from);
+        let run = &shape.runs[number];
         let piece = run.piece_at(row);
         let mut scan = Self {
             run: Arc::clone(run),
+            shape: Arc::clone(shape),
+            number,
             piece,
             block_no: run.pieces.get(piece).map_or(0, |piece| piece.block_of(row)),
             block: None,
+            ahead: ReadAhead::default(),
             at: 0,
             row: u64::MAX,
         };
-        scan.load(db, table)?;
+        scan.load(db, table, filter)?;
         if let Some(block) = &scan.block {
             scan.at = block.lower_bound(row);
-            scan.settle(db, table)?;
+            scan.settle(db, table, filter)?;
         }
         Ok(scan)
     }
 
     #[inline]
-    fn advance(&mut self, db: &Database, table: &Table) -> Result<()> {
+    fn advance(&mut self, db: &Database, table: &Table, filter: Option<&RowFilter>) -> Result<()> {
         self.at += 1;
-        self.settle(db, table)
+        self.settle(db, table, filter)
     }
 
     /// Notes the row id at the place; goes on to the next block where this one ends.
     #[inline]
-    fn settle(&mut self, db: &Database, table: &Table) -> Result<()> {
+    fn settle(&mut self, db: &Database, table: &Table, filter: Option<&RowFilter>) -> Result<()> {
         loop {
             let Some(block) = &self.block else {
                 self.row = u64::MAX;
@@ -237,20 +300,39 @@ impl RunScan {
             }
             self.block_no += 1;
             self.at = 0;
-            self.load(db, table)?;
+            self.load(db, table, filter)?;
         }
     }
 
-    fn load(&mut self, db: &Database, table: &Table) -> Result<()> {
+    /// The next block from the place on that may have rows for the filter.
+    fn load(&mut self, db: &Database, table: &Table, filter: Option<&RowFilter>) -> Result<()> {
         self.block = None;
         while let Some(piece) = self.run.pieces.get(self.piece) {
             if self.block_no < piece.block_count() {
-                self.block = Some(piece.block(table.schema(), &db.cache, self.block_no)?);
+                if filter.is_some_and(|filter| self.may_pass_over(piece, filter)) {
+                    db.counters.blocks_skipped.add(1);
+                    self.block_no += 1;
+                    continue;
+                }
+                self.block = Some(
+                    self.ahead
+                        .block(table.schema(), &db.cache, piece, self.block_no)?,
+                );
                 return Ok(());
             }
             self.piece += 1;
             self.block_no = 0;
         }
         Ok(())
+    }
+
+    /// True if the block at the place has no row for the filter, and hides none of an older run (rule B12).
+    fn may_pass_over(&self, piece: &RowPiece, filter: &RowFilter) -> bool {
+        if piece.admits_block(filter, self.block_no) {
+            return false;
+        }
+        let (first, last) = piece.ids_of_block(self.block_no);
+        let older = &self.shape.runs[self.number + 1..];
+        !older.iter().any(|run| run.has_piece_within(first, last))
     }
 }

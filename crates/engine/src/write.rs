@@ -1,7 +1,7 @@
 //! Write: insert, update and delete of one row.
 //!
 //! Why it exists: this is where the order of steps that are not one step is kept.
-//! Rules: T23 one failed row leaves nothing: locks and claims come first, the record last. D15 the head is read and
+//! Rules: S28 a value is shared with the version directly beneath alone. T23 one failed row leaves nothing: locks and claims come first, the record last. D15 the head is read and
 //! judged, then space is reserved, the record filled, the head swapped; a lost swap turns the record into a filler, so
 //! LSN order of a row is chain order. X11 a change of no key, and a delete, touch no index. T24 a version over an own
 //! version that no live mark can restore takes its place in the chain; over one that can be restored it also names the
@@ -9,6 +9,7 @@
 //! Latches and I/O: none held across waits; the reservation is held from fill to swap only.
 //! After a crash: the record with the greatest LSN of a committed transaction that is not void is the row.
 
+use crate::blob_reclaim::large_values;
 use crate::error::{Error, Result};
 use crate::keys::KeyChanges;
 use crate::locking::{Linked, blockers_of, dropped};
@@ -22,6 +23,7 @@ use crossbeam_epoch::Guard;
 use pbxt_base::{Addr, Lsn, RowId, stop_point};
 use pbxt_index::Sign;
 use pbxt_rowmap::MapWord;
+use pbxt_rows::BlobRef;
 use pbxt_txlog::{KeyImage, RowKind, RowRecord, Space};
 use pbxt_txn::{LockMode, Resource, Viewer};
 use std::sync::Arc;
@@ -47,6 +49,27 @@ struct Beneath {
     overtaken: bool,
 }
 
+/// What became of an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Updated {
+    /// The new version is there.
+    Written,
+    /// The payload is the same: nothing was written.
+    Same,
+    /// The version beneath does not name a value that was to be shared: nothing was written.
+    Unshared,
+}
+
+/// What is to be written, and values in it that the version beneath has to name (rule S28).
+type Sharing<'a> = (NewVersion<'a>, &'a [BlobRef]);
+
+/// What a version about to be written would lie on.
+enum Judged {
+    Free(Beneath),
+    Same,
+    Unshared,
+}
+
 /// How an attempt to write ended.
 enum Attempt {
     Done(Lsn),
@@ -63,7 +86,19 @@ impl Session {
 
     /// Replaces the row's visible version. False: the payload is the same, nothing was written.
     pub fn update(&mut self, table: &Arc<Table>, row: RowId, version: NewVersion<'_>) -> Result<bool> {
-        let result = self.change_row(table, row, Some(version));
+        let updated = self.update_sharing(table, row, version, &[])?;
+        Ok(updated == Updated::Written)
+    }
+
+    /// Replaces the row's visible version by one that shares large values with it (rule S28).
+    pub fn update_sharing(
+        &mut self,
+        table: &Arc<Table>,
+        row: RowId,
+        version: NewVersion<'_>,
+        shared: &[BlobRef],
+    ) -> Result<Updated> {
+        let result = self.change_row(table, row, Some((version, shared)));
         self.settle(result)
     }
 
@@ -129,10 +164,11 @@ impl Session {
         &mut self,
         table: &Arc<Table>,
         row: RowId,
-        version: Option<NewVersion<'_>>,
-    ) -> Result<bool> {
+        sharing: Option<Sharing<'_>>,
+    ) -> Result<Updated> {
         self.flush_bulk(table)?;
         let position = self.enter_table(table)?;
+        let version = sharing.map(|(version, _)| version);
         let kind = if version.is_some() {
             RowKind::Update
         } else {
@@ -143,8 +179,10 @@ impl Session {
         let _horizon = self.work.snapshot.is_none().then(|| db.txns.open_snapshot());
         let mut turn = Turn::none(&db.waits);
         loop {
-            let Some(beneath) = self.find_beneath(table, row, version, &mut turn)? else {
-                return Ok(false);
+            let beneath = match self.find_beneath(table, row, sharing, &mut turn)? {
+                Judged::Free(beneath) => beneath,
+                Judged::Same => return Ok(Updated::Same),
+                Judged::Unshared => return Ok(Updated::Unshared),
             };
             let claims = match version {
                 Some(version) => {
@@ -171,7 +209,7 @@ impl Session {
                     }
                     drop(operation);
                     self.count_change(position, version, beneath.payload_bytes);
-                    return Ok(true);
+                    return Ok(Updated::Written);
                 }
                 Ok(Attempt::Changed) => {
                     drop(operation);
@@ -207,14 +245,16 @@ impl Session {
         self.note_row_written();
     }
 
-    /// Reads and judges the head until it is free for this transaction. `None`: the new payload is the old one.
+    /// Reads and judges the head until it is free for this transaction.
     fn find_beneath(
         &mut self,
         table: &Table,
         row: RowId,
-        version: Option<NewVersion<'_>>,
+        sharing: Option<Sharing<'_>>,
         turn: &mut Turn<'_>,
-    ) -> Result<Option<Beneath>> {
+    ) -> Result<Judged> {
+        let shared = sharing.map_or(&[][..], |(_, shared)| shared);
+        let version = sharing.map(|(version, _)| version);
         let own = self.work.txn;
         let db = Arc::clone(&self.db);
         let resource = Resource::Row(table.id, row);
@@ -223,9 +263,9 @@ impl Session {
             let blocker = {
                 let guard = crossbeam_epoch::pin();
                 let word = table.map.load(row);
-                // Only who may write the same row again has to read what is there.
+                // Only who may write the same row again, or shares a value, has to read what is there.
                 let compares = version.is_some_and(|new| new.keys.items().is_empty());
-                let resolved = if compares {
+                let resolved = if compares || !shared.is_empty() {
                     view.resolve(&db, table, row, word, &guard)?
                 } else {
                     view.resolve_unread(&db, table, row, word, &guard)?
@@ -237,7 +277,13 @@ impl Session {
                                 && new.payload == old.payload()
                                 && new.schema_version == old.schema_version()
                         });
-                        return Ok((!same).then(|| self.beneath(word, &old, &guard)));
+                        if same {
+                            return Ok(Judged::Same);
+                        }
+                        if !shared.is_empty() && !names_all(table, &old, shared)? {
+                            return Ok(Judged::Unshared);
+                        }
+                        return Ok(Judged::Free(self.beneath(word, &old, &guard)));
                     }
                     Resolved::Absent => {
                         return Err(Error::RowNotFound {
@@ -429,6 +475,12 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// True if the version names all these values.
+fn names_all(table: &Table, version: &Found<'_>, values: &[BlobRef]) -> Result<bool> {
+    let named = large_values(table.schema(), version.payload())?;
+    Ok(values.iter().all(|value| named.contains(value)))
 }
 
 /// Claims made for one row; a few stand in place, more in a list.

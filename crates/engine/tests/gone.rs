@@ -41,6 +41,7 @@ fn gone(store: &Store) -> u64 {
     store.db.status().expect("known").gone_rows
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "a filter passes references")]
 fn is_even(id: &u32) -> bool {
     id.is_multiple_of(2)
 }

@@ -56,6 +56,7 @@ mod restore;
 mod row_filter;
 mod row_view;
 mod schema;
+mod section_extra;
 mod weights;
 mod zones;
 
@@ -72,5 +73,6 @@ pub use payload_key::PayloadKeyMaker;
 pub use row_filter::{Condition, RowFilter};
 pub use row_view::{RowBuilder, RowView, Value, names_external};
 pub use schema::{Column, ColumnKind, Order, Schema};
+pub use section_extra::SectionExtra;
 pub use weights::{NoWeigher, Weigher};
 pub use zones::{Zone, ZoneBuilder, Zones};

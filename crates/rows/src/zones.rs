@@ -145,12 +145,18 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// Checks the zones of a section with `blocks` blocks; `bytes` must end with them.
+    /// Checks the zones of a section with `blocks` blocks; `bytes` has nothing else.
     ///
     /// # Errors
     /// `Corrupt`.
     pub fn decode(bytes: &[u8], blocks: usize) -> Result<Self> {
+        Self::decode_behind(bytes, 0, blocks)
+    }
+
+    /// The same where they begin at `start` and go to the end.
+    pub(crate) fn decode_behind(bytes: &[u8], start: usize, blocks: usize) -> Result<Self> {
         let mut reader = ImageReader::new(IMAGE, bytes);
+        reader.take(start)?;
         let version = reader.u16()?;
         let count = reader.varint()?;
         if count > RECORD_BYTES_MAX as u64 {

@@ -306,6 +306,38 @@ fn zones_have_these_bytes() {
 }
 
 #[test]
+fn extra_bytes_of_a_section_have_these_bytes() {
+    let kind = ColumnKind::Fixed(1);
+    let schema = Schema::new(
+        1,
+        vec![Column {
+            kind,
+            nullable: false,
+        }],
+    )
+    .expect("one column");
+    let schema = schema.with_orders(&[Order::Uint]).expect("a number");
+    let mut zones = ZoneBuilder::new(&schema);
+    let mut block = RowBlockBuilder::new(&schema);
+    for value in [4, 9] {
+        let row = Some(payload(&schema, Some(&[value])));
+        block
+            .push(RowId::new(value as u64), row.as_deref())
+            .expect("rising rows");
+    }
+    zones.push(&block);
+    let bytes = SectionExtra::encode(b"set", &mut zones);
+    assert_eq!(bytes, *b"\x01\x03set\x01\x00\x01\x00\x01\x02\x04\x09");
+    let extra = SectionExtra::decode(&bytes, 1).expect("its own bytes");
+    let zone = extra.zones.zone(&bytes, 0, 0).expect("a column with zones");
+    assert_eq!((extra.rows, zone.values), (&b"set"[..], Some((4 << 56, 9 << 56))));
+    for cut in 0..bytes.len() {
+        assert!(SectionExtra::decode(&bytes[..cut], 1).is_err(), "{cut} bytes");
+    }
+    assert!(SectionExtra::decode(&bytes, 2).is_err());
+}
+
+#[test]
 fn what_the_core_cannot_compare_is_not_taken() {
     let column = |kind| Column { kind, nullable: true };
     let schema = Schema::new(

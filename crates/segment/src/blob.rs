@@ -150,7 +150,10 @@ impl BlobStore {
 
     /// As `append`, for a value that is named before the hold is dropped, or never.
     pub fn append_held(&self, value: &[u8], hold: &ValueHold) -> Result<BlobRef> {
-        debug_assert!(std::ptr::eq(self, &*hold.blobs), "S26: a hold of this store");
+        debug_assert!(
+            std::ptr::eq(self, Arc::as_ptr(&hold.blobs)),
+            "S26: a hold of this store"
+        );
         self.write(value, Some(hold))
     }
 

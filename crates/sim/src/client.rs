@@ -132,7 +132,7 @@ impl Client {
         self.statement(|session| session.count(&table.table))
     }
 
-    /// What full scan, every index and the row count say of the table, if they all say the same; else what differs.
+    /// What full scan, scans with conditions, every index and the row count say of the table, if they all say the same; else what differs.
     pub fn agreed(&mut self, table: &PlayTable) -> Result<std::result::Result<Read, String>> {
         self.statement(|session| {
             let rows = scan(session, table, Bind::default())?;
@@ -140,6 +140,9 @@ impl Client {
                 if let Err(differs) = agrees(session, table, index, &rows)? {
                     return Ok(Err(differs));
                 }
+            }
+            if let Err(differs) = crate::filtered::agrees(session, table, &rows)? {
+                return Ok(Err(differs));
             }
             let count = session.count(&table.table)?;
             if count != rows.len() as u64 {

@@ -2,10 +2,10 @@
 //!
 //! Why it exists: whatever a live snapshot may still ask for must not be freed or forgotten. A latch around a
 //! list would make every statement of every session meet there.
-//! State: an array of slots, one cache line each, 0 = free, else timestamp + 1; blocks of slots are added
-//! when all are taken and live as long as the registry. `frontier` is the published timestamp at the newest
+//! State: an array of slots, one cache line each: 0 = free, 2^62 = ended by others, else timestamp + 1, and bit 63 while its
+//! owner may read by it; blocks of slots are added when all are taken and live as long as the registry. `frontier` is the published timestamp at the newest
 //! scan.
-//! Rules: T4 (register, fence, validate).
+//! Rules: T4 (register, fence, validate), T27 (only a snapshot by which nobody reads is ended).
 //! Latches and I/O: none; registering is one store, one fence, one load in the usual case.
 //! After a crash: no snapshot survives.
 
@@ -24,6 +24,10 @@ const SLOTS_PER_BLOCK: usize = 64;
 const SLOTS_PER_BLOCK: usize = 2;
 
 const FREE: u64 = 0;
+/// Its owner may be reading.
+const IN_USE: u64 = 1 << 63;
+/// Others have ended it; its owner has not noticed.
+const ENDED: u64 = 1 << 62;
 
 type Slot = Arc<OwnLine<AtomicU64>>;
 
@@ -60,6 +64,23 @@ impl Snapshot {
     /// The newest commit timestamp this snapshot sees.
     pub fn ts(&self) -> CommitTs {
         self.ts
+    }
+
+    /// Says that nobody reads by it until the next `enter`: it may be ended meanwhile.
+    pub fn leave(&self) {
+        self.slot.0.store(self.ts.raw() + 1, Ordering::Release);
+    }
+
+    /// Says that somebody is about to read by it. False if it was ended; then nobody must (rule T27).
+    #[must_use]
+    pub fn enter(&self) -> bool {
+        let content = self.ts.raw() + 1;
+        self.slot.0.load(Ordering::Relaxed) == content | IN_USE
+            || self
+                .slot
+                .0
+                .compare_exchange(content, content | IN_USE, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
     }
 }
 
@@ -120,7 +141,7 @@ impl SnapshotRegistry {
     pub(crate) fn register(&self, published: &AtomicU64) -> Snapshot {
         let mut ts = published.load(Ordering::Acquire);
         stop_point!("snapshot.after_load");
-        let slot = self.claim(ts + 1);
+        let slot = self.claim((ts + 1) | IN_USE);
         loop {
             fence(Ordering::SeqCst);
             // Acquire: whoever sees a frontier also sees the published timestamp it was taken from.
@@ -136,7 +157,7 @@ impl SnapshotRegistry {
                 "T4: the frontier is never ahead of the published timestamp"
             );
             ts = newer;
-            slot.0.store(ts + 1, Ordering::Release);
+            slot.0.store((ts + 1) | IN_USE, Ordering::Release);
         }
     }
 
@@ -163,6 +184,29 @@ impl SnapshotRegistry {
         }
     }
 
+    /// Ends the snapshots at or below `ts` by which nobody reads now; how many.
+    pub(crate) fn end_to(&self, ts: CommitTs) -> usize {
+        let mut ended = 0;
+        let mut block = Some(&self.first);
+        while let Some(current) = block {
+            for slot in &current.slots {
+                let content = slot.0.load(Ordering::Acquire);
+                let is_due = content & IN_USE == 0 && content != FREE && content <= ts.raw() + 1;
+                // Its owner enters by the same kind of swap, so one of the two fails (rule T27).
+                if is_due
+                    && slot
+                        .0
+                        .compare_exchange(content, ENDED, Ordering::AcqRel, Ordering::Relaxed)
+                        .is_ok()
+                {
+                    ended += 1;
+                }
+            }
+            block = current.next.get().map(AsRef::as_ref);
+        }
+        ended
+    }
+
     /// Looks at all live snapshots.
     pub(crate) fn scan(&self, published: &AtomicU64) -> LiveSnapshots {
         let frontier = published.load(Ordering::Acquire);
@@ -171,10 +215,13 @@ impl SnapshotRegistry {
         let mut ts = Vec::new();
         let mut block = Some(&self.first);
         while let Some(current) = block {
-            let taken = current.slots.iter().map(|slot| slot.0.load(Ordering::Acquire));
+            let taken = current
+                .slots
+                .iter()
+                .map(|slot| slot.0.load(Ordering::Acquire) & !IN_USE);
             ts.extend(
                 taken
-                    .filter(|content| *content != FREE)
+                    .filter(|content| *content != FREE && *content != ENDED)
                     .map(|content| CommitTs::new(content - 1)),
             );
             block = current.next.get().map(AsRef::as_ref);

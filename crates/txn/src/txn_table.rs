@@ -289,6 +289,12 @@ impl TxnTable {
         self.snapshots.register(&self.published.0)
     }
 
+    /// Ends the snapshots at or below `ts` by which nobody reads now (rule T27); how many. Their owners learn it when they
+    /// enter again.
+    pub fn end_snapshots(&self, ts: CommitTs) -> usize {
+        self.snapshots.end_to(ts)
+    }
+
     /// Looks at all live snapshots, for whoever wants to free or forget something.
     pub fn live_snapshots(&self) -> LiveSnapshots {
         self.snapshots.scan(&self.published.0)

@@ -39,6 +39,33 @@ fn the_horizon_is_the_oldest_live_snapshot_or_the_newest_commit() {
 }
 
 #[test]
+fn only_a_snapshot_by_which_nobody_reads_is_ended() {
+    let table = TxnTable::new();
+    let (idle, busy) = (table.open_snapshot(), table.open_snapshot());
+    commit_one(&table);
+    let young = table.open_snapshot();
+    [&idle, &young].into_iter().for_each(pbxt_txn::Snapshot::leave);
+    assert_eq!(
+        table.end_snapshots(ts(0)),
+        1,
+        "T27: not the one in use, and not the younger one"
+    );
+    assert!(!idle.enter(), "T27: nobody reads by it any more");
+    assert!(busy.enter() && young.enter());
+    assert_eq!(table.horizon(), ts(0));
+    busy.leave();
+    assert_eq!(
+        table.live_snapshots().timestamps(),
+        [ts(0), ts(1)],
+        "who has left is still live"
+    );
+    assert_eq!(table.end_snapshots(ts(0)), 1);
+    assert_eq!(table.horizon(), ts(1), "its pin goes with it");
+    drop((idle, busy));
+    assert_eq!(table.live_snapshots().timestamps(), [ts(1)]);
+}
+
+#[test]
 fn classes_are_cut_by_live_snapshots_and_end_at_the_frontier() {
     let table = TxnTable::new();
     let mut held = Vec::new();
