@@ -108,6 +108,14 @@ const UNSYNCED_BYTES_MAX: u64 = 2 << 20;
 /// Pause between two runs of the housekeeper.
 const HOUSEKEEPING_PAUSE: Duration = Duration::from_millis(100);
 
+fn log_options(options: &Options) -> LogOptions {
+    LogOptions {
+        cache_bytes: options.cache_bytes / 4,
+        unsynced_bytes_max: UNSYNCED_BYTES_MAX,
+        worker: options.background,
+    }
+}
+
 impl Database {
     /// Opens the database on `disk`, recovering it first if needed.
     pub fn open(disk: Arc<dyn Disk>, options: &Options) -> Result<Arc<Self>> {
@@ -129,17 +137,12 @@ impl Database {
             blobs => Upkeep::restore(blobs)?,
         };
         let cache = Arc::new(BlockCache::new(options.cache_bytes / 2));
-        let log_options = LogOptions {
-            cache_bytes: options.cache_bytes / 4,
-            unsynced_bytes_max: UNSYNCED_BYTES_MAX,
-            worker: options.background,
-        };
         let log = Log::open(
             Arc::clone(&store),
             Arc::clone(&blobs),
             Arc::clone(&poison),
             found.end,
-            log_options,
+            log_options(options),
         )?;
         let db = Arc::new(Self {
             store,
