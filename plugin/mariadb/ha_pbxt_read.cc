@@ -24,8 +24,8 @@ bool searches_rows_to_change(THD* thd) {
   }
 }
 
-/* A deletion needs of a row what the statement reads of it, and the engine its row id. What does more than delete
- * needs whole rows: one that keeps the old row as history, or what is left of its period. */
+/* A deletion needs of a row what the statement reads of it, and the engine its row id. What does more than
+ * delete needs whole rows: one that keeps the old row as history, or what is left of its period. */
 bool only_deletes(const TABLE* table, THD* thd) {
   int command = thd_sql_command(thd);
   bool is_delete = command == SQLCOM_DELETE || command == SQLCOM_DELETE_MULTI;
@@ -62,14 +62,13 @@ bool seek_mode(ha_rkey_function mode, pbxt_seek* seek) {
 
 }  // namespace
 
-/* A statement that changes rows needs whole ones, except to delete them: the engine stores a new version with all
- * columns. */
+/* A statement that changes rows needs whole ones, except to delete them: the engine stores a new version with
+ * all columns. */
 int ha_pbxt::choose_columns() {
   columns_changed_ = false;
   const MY_BITMAP* wanted = table->read_set;
   bool whole = reads_newest_ || (all_columns_ && !only_deletes(table, ha_thd()));
-  if (whole || bitmap_is_set_all(wanted))
-    return fail(pbxt_cursor_columns(cursor_, nullptr, 0));
+  if (whole || bitmap_is_set_all(wanted)) return fail(pbxt_cursor_columns(cursor_, nullptr, 0));
   size_t bytes = (table->s->fields + 7) / 8;
   return fail(pbxt_cursor_columns(cursor_, reinterpret_cast<const uint8_t*>(wanted->bitmap), bytes));
 }

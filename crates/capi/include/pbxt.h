@@ -52,7 +52,7 @@ typedef enum pbxt_status {
   PBXT_NO_SUCH_XID = 21,
   PBXT_SAME_ROW = 22, /* update with identical bytes: nothing written */
   PBXT_INTERNAL = 23,
-  PBXT_TXN_ABORTED = 24, /* transaction was rolled back by the engine; only rollback is accepted */
+  PBXT_TXN_ABORTED = 24,     /* transaction was rolled back by the engine; only rollback is accepted */
   PBXT_SNAPSHOT_TOO_OLD = 25 /* the snapshot was ended because of its age; the transaction can be ended */
 } pbxt_status;
 
