@@ -119,6 +119,7 @@ fn live(disk: &SimDisk, camera: &Camera) {
             db.checkpoint_step().expect("no fault is planted");
         }
     }
+    forget_rows(&db, &mut client);
     load(&mut client, &table, camera);
     drop((client, other));
     db.close().expect("no fault is planted");
@@ -134,6 +135,54 @@ fn move_rows(db: &Arc<Database>, client: &mut Client, table: &PlayTable, first: 
     assert!(changed.is_some(), "the first row is there");
     client.session.commit().expect("no fault is planted");
     while db.upkeep_step(true).expect("no fault is planted") == Progress::Worked {}
+}
+
+/// A table whose rows are deleted, leave the log, the runs and the indexes, and are forgotten.
+fn forget_rows(db: &Arc<Database>, client: &mut Client) {
+    let table = PlayTable::create(db, "forgotten").expect("no fault is planted");
+    for id in 0..100 {
+        client.insert(&table, &row(id)).expect("no fault is planted");
+    }
+    client.session.commit().expect("no fault is planted");
+    settle(db, client);
+    for (row, found) in client.scan(&table).expect("no fault is planted") {
+        if found.id % 2 == 0 {
+            client.delete(&table, row).expect("no fault is planted");
+        }
+    }
+    client.session.commit().expect("no fault is planted");
+    for _ in 0..4 {
+        settle(db, client);
+    }
+    assert_eq!(db.status().expect("known").gone_rows, 0, "S25: all are forgotten");
+}
+
+/// Fills segments of the log with rows of another table, so that what stands before them can leave it, and does all the work
+/// there is.
+fn settle(db: &Arc<Database>, client: &mut Client) {
+    let filler = PlayTable::open(db, "filler").or_else(|_| PlayTable::create(db, "filler"));
+    let filler = filler.expect("no fault is planted");
+    let from = client.count(&filler).expect("no fault is planted") as u32;
+    for id in from..from + 200 {
+        let memo = Some(vec![id as u8; 300].into());
+        let content = PlayRow { memo, ..row(id) };
+        client.insert(&filler, &content).expect("no fault is planted");
+    }
+    client.session.commit().expect("no fault is planted");
+    db.flush().expect("no fault is planted");
+    db.housekeeping_step();
+    let steps = [
+        Database::compact_step,
+        Database::row_merge_step,
+        Database::index_merge_step,
+        Database::gone_step,
+        Database::index_merge_step,
+        Database::gone_step,
+    ];
+    for step in steps {
+        while step(db).expect("no fault is planted") == Progress::Worked {}
+    }
+    db.checkpoint_step().expect("no fault is planted");
 }
 
 /// Commits the rows from 401 on as a bulk load.

@@ -5,7 +5,7 @@
 use pbxt_base::{Addr, CommitTs, Error, IndexId, Lsn, RowId, SegmentId, TableId, TxnId};
 use pbxt_index::{RunBuilder, Sign};
 use pbxt_io::{Disk, OsDisk, Poison};
-use pbxt_rows::{Column, ColumnKind, RowBlockBuilder, RowBuilder, Schema};
+use pbxt_rows::{Column, ColumnKind, RowBlockBuilder, RowBuilder, Schema, SectionExtra, ZoneBuilder};
 use pbxt_segment::{
     BlobRef, BlobStore, Checkpoint, Codec, Geometry, OpenMode, PieceWriter, SegmentClass, SegmentStore,
 };
@@ -115,7 +115,7 @@ impl Fixture {
         let schema = schema();
         let mut piece = PieceWriter::create(&self.store, SegmentClass::Cold).expect("a file");
         piece.begin_section(u64::from(TABLE.raw()), SECTION_ROWS);
-        let mut set = RoaringTreemap::new();
+        let (mut set, mut zones) = (RoaringTreemap::new(), ZoneBuilder::new(&schema));
         for first in (1..=rows).step_by(8) {
             let mut block = RowBlockBuilder::new(&schema);
             for number in first..(first + 8).min(rows + 1) {
@@ -126,14 +126,15 @@ impl Fixture {
             }
             let mut raw = Vec::new();
             let count = block.rows() as u32;
+            zones.push(&block);
             block.finish(&mut raw);
             piece
                 .push_block(&fence(first * 10), count, &raw, Codec::Lz4)
                 .expect("a block");
         }
-        let mut extra = Vec::new();
-        set.serialize_into(&mut extra).expect("memory");
-        piece.end_section(&fence(rows * 10), &extra);
+        let mut ids = Vec::new();
+        set.serialize_into(&mut ids).expect("memory");
+        piece.end_section(&fence(rows * 10), &SectionExtra::encode(&ids, &mut zones));
         piece.finish().expect("a piece")
     }
 
