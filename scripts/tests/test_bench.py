@@ -60,7 +60,8 @@ def test_targets_are_judged_by_ratio_bytes_and_milliseconds():
     assert seed003.verdict("1", {}, 0.2, True) == ("<= 0.12x", "NO")
     assert seed003.verdict("1a", {"per_row": 50.1}, 0.1, False)[1] == "NO"
     assert seed003.verdict("6", {"seconds": 0.00009}, None, False)[1] == "yes"
-    assert seed003.verdict("3", {"seconds": 1}, 9.0, False) == ("-", "-")
+    assert seed003.verdict("3", {"seconds": 1}, 9.0, False) == ("<= 0.35x", "NO")
+    assert seed003.verdict("6a", {"seconds": 1}, 9.0, False) == ("-", "-")
 
 
 def test_rounds_become_medians_and_one_failure_is_a_failure():
