@@ -243,9 +243,10 @@ void ha_pbxt::column_bitmaps_signal() {
 }
 
 /* The server evaluates all of it again. A second condition replaces the first: to forget one is always right.
- */
+ * A statement that changes rows numbers those it reads, for its warnings: it gets them all. */
 const COND* ha_pbxt::cond_push(const COND* condition) {
-  if (cursor_) condition_pushed_ = push_condition(ha_thd(), table, condition, cursor_);
+  const COND* pushed = binding_.for_write ? nullptr : condition;
+  if (cursor_) condition_pushed_ = push_condition(ha_thd(), table, pushed, cursor_);
   return condition;
 }
 

@@ -58,8 +58,10 @@ Domain domain_of(const Field* field) {
     case MYSQL_TYPE_INT24:
     case MYSQL_TYPE_LONG:
     case MYSQL_TYPE_LONGLONG:
-    case MYSQL_TYPE_YEAR:
       return Domain::kInteger;
+    case MYSQL_TYPE_YEAR:
+      // Of two digits the server compares the digits, and the column orders the years they stand for.
+      return field->field_length == 4 ? Domain::kInteger : Domain::kNone;
     case MYSQL_TYPE_NEWDECIMAL:
       return Domain::kDecimal;
     case MYSQL_TYPE_FLOAT:

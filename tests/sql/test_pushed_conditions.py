@@ -174,6 +174,26 @@ def test_a_column_that_was_added_has_no_zones_of_old_rows(twin):
         twin.run(f"SELECT COUNT(*), SUM(n) FROM t WHERE {condition}")
 
 
+def test_years_of_two_digits_compare_as_digits(twin):
+    twin.ok("CREATE TABLE t (y YEAR(2), z YEAR(4)) ENGINE={engine}")
+    twin.ok("INSERT INTO t VALUES ('01', '2001'), ('70', '1970'), ('99', '1999'), ('00', '2000'), ('05', '1901'), ('69', '2155'), (NULL, NULL)")
+    for column in ("y", "z"):
+        for constant in ("'1901'", "'2020'", "'70'", "70", "1", "2001", "0", "1970"):
+            for operator in ("=", "<", "<=", ">", ">="):
+                twin.same(f"SELECT * FROM t WHERE {column} {operator} {constant}")
+        twin.same(f"SELECT * FROM t WHERE {column} BETWEEN '1901' AND '2020'")
+        twin.same(f"SELECT * FROM t WHERE {column} IN (70, 1999, 1)")
+
+
+def test_warnings_of_changes_number_the_rows_that_were_read(twin):
+    twin.ok("CREATE TABLE t (a INT, b TINYINT) ENGINE={engine}")
+    twin.ok("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
+    twin.ok("UPDATE IGNORE t SET b = 1000 WHERE a = 3")
+    twin.ok("SHOW WARNINGS")
+    twin.ok("DELETE FROM t WHERE a = 2")
+    twin.same_table("t")
+
+
 def test_a_snapshot_keeps_what_its_conditions_saw(twin):
     fill(twin, 5000)
     settle(twin.under_test)
