@@ -228,7 +228,7 @@ impl Database {
             return Err(error);
         }
         let is_in_shape = !matches!(fate, crate::homing::RowFate::Home { .. });
-        if is_in_shape && let Slot::Row(base) = table.find_base(self, row)? {
+        if is_in_shape && let Slot::Row(base) = table.find_base(&*self.cache, row)? {
             live.extend(large_values(
                 table.schema(),
                 base.block.payload(base.at).unwrap_or(&[]),

@@ -23,8 +23,9 @@ const GROWTH: usize = 32;
 const ENTRIES_MAX: usize = 1 << 20;
 /// Bytes of a stretch at least, whatever others have taken, and at most.
 const BYTES: Range<u64> = 256 << 10..256 << 20;
-/// Bytes that an entry is reckoned with before its row is known.
+/// Bytes of memory that are asked for an entry, and that one takes at least.
 const ENTRY_BYTES: u64 = 256;
+const ENTRY_BYTES_MIN: u64 = 48;
 /// Moves of a scan before it fetches ahead.
 const MOVES_BEFORE: u32 = 16;
 
@@ -107,6 +108,8 @@ pub(crate) struct FetchAhead {
     moves: u32,
     limit: usize,
     share: Option<Share>,
+    /// Bytes of an entry with its row, as the last stretch had them.
+    entry_bytes: u64,
     keys: Vec<u8>,
     payloads: Vec<u8>,
     entries: Vec<Ahead>,
@@ -119,7 +122,7 @@ impl FetchAhead {
     /// Forgets everything: the scan begins anew.
     pub(crate) fn reset(&mut self) {
         self.moves = 0;
-        self.limit = FIRST;
+        self.limit = 0;
         self.clear();
     }
 
@@ -145,6 +148,10 @@ impl FetchAhead {
 
     /// Begins a stretch, longer than the last one.
     pub(crate) fn begin(&mut self, budget: &Arc<FetchBudget>) {
+        let entries = self.entries.len() as u64;
+        if entries != 0 {
+            self.entry_bytes = self.bytes() / entries;
+        }
         self.clear();
         self.limit = (self.limit * GROWTH).clamp(FIRST, ENTRIES_MAX);
         self.share = None;
@@ -162,9 +169,10 @@ impl FetchAhead {
         self.share.as_ref().map_or(BYTES.start, |share| share.bytes)
     }
 
-    /// True if the stretch takes no more entries: the rest of the room is for their rows.
+    /// True if the stretch takes no more entries: with their rows they will take about all the room.
     pub(crate) fn is_full(&self) -> bool {
-        self.entries.len() >= self.limit || self.bytes() >= self.room() / 5 * 2
+        let expected = self.entries.len() as u64 * self.entry_bytes.max(ENTRY_BYTES_MIN);
+        self.entries.len() >= self.limit || expected >= self.room() / 10 * 9
     }
 
     pub(crate) fn push(&mut self, key: &[u8], row: RowId) {

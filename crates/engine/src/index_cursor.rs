@@ -11,8 +11,7 @@ use crate::cursor::{Access, Cursor, Visit};
 use crate::database::Database;
 use crate::error::Result;
 use crate::fetch_ahead::{FetchAhead, Turn};
-use crate::row_ahead::BATCH_BLOCKS;
-use crate::row_shape::CachedRows;
+use crate::row_ahead::{BATCH_BLOCKS, Together};
 use crate::session::Session;
 use crate::table::{Index, Table};
 use crate::version::{RowVersion, Show};
@@ -327,10 +326,10 @@ impl Cursor {
         let count = ahead.sort();
         let mut place = 0;
         while place < count {
-            let (_together, end) = self.load_blocks_of(session, &ahead, place)?;
+            let (together, end) = self.load_together(&session.db, &ahead, place)?;
             while place < end {
                 self.check_kill(session)?;
-                if !self.keep_ahead(session, &mut ahead, place)? {
+                if !self.keep_ahead(session, &mut ahead, place, &together)? {
                     place = count;
                     break;
                 }
@@ -342,33 +341,35 @@ impl Cursor {
     }
 
     /// Reads the blocks that the next rows of a stretch stand in, all at once; they, and the place behind these rows.
-    fn load_blocks_of(
+    fn load_together<'d>(
         &self,
-        session: &Session,
+        db: &'d Database,
         ahead: &FetchAhead,
         place: usize,
-    ) -> Result<(Vec<Arc<CachedRows>>, usize)> {
+    ) -> Result<(Together<'d>, usize)> {
         let guard = crossbeam_epoch::pin();
         let is_cold = |row| self.table.map.load_in(row, &guard).is_absent();
         let shape = self.table.base.shape();
         let mut blocks = Vec::with_capacity(BATCH_BLOCKS);
         let (piece, end) = ahead.blocks_from(&shape, place, &mut blocks, is_cold);
         drop(guard);
-        let loaded = match piece {
-            Some(piece) if blocks.len() > 1 => {
-                piece.load_blocks(self.table.schema(), &session.db.cache, &blocks)?
-            }
-            _ => Vec::new(),
-        };
-        Ok((loaded, end))
+        let together = Together::load(self.table.schema(), &db.cache, piece, &blocks)?;
+        Ok((together, end))
     }
 
     /// Keeps one row of a stretch; false if there is no room for more.
-    fn keep_ahead(&mut self, session: &Session, ahead: &mut FetchAhead, place: usize) -> Result<bool> {
+    fn keep_ahead(
+        &mut self,
+        session: &Session,
+        ahead: &mut FetchAhead,
+        place: usize,
+        together: &Together<'_>,
+    ) -> Result<bool> {
         let row = ahead.row_at(place);
         let guard = crossbeam_epoch::pin();
         let word = self.table.map.load_in(row, &guard);
-        let resolved = self.view.resolve(&session.db, &self.table, row, word, &guard)?;
+        let (db, table) = (&session.db, &self.table);
+        let resolved = self.view.resolve_in(db, table, row, word, &guard, together)?;
         Ok(match &resolved {
             Resolved::Row(found) => ahead.keep(place, Some((found.payload(), found.schema_version()))),
             Resolved::Absent | Resolved::Wait(..) | Resolved::Conflict => ahead.keep(place, None),

@@ -8,10 +8,10 @@
 //! Latches and I/O: none held; reads blocks.
 
 use crate::error::Result;
-use crate::row_shape::{CachedRows, RowPiece};
+use crate::row_shape::{BlockSource, CachedRows, RowPiece};
 use pbxt_io::{for_each_parallel, parallelism};
 use pbxt_rows::Schema;
-use pbxt_segment::{BlockCache, StoredBlocks};
+use pbxt_segment::{BlockCache, BlockKey, StoredBlocks};
 use std::sync::{Arc, OnceLock};
 
 /// Blocks that `load_blocks` and `ReadAhead` read at once, at most.
@@ -75,6 +75,43 @@ impl RowPiece {
             self.decode(schema, block, raw)
         };
         Ok(cache.get_or_load(self.block_key(block), load)?)
+    }
+}
+
+/// Blocks that were loaded together, for look-ups in them: what a batch puts into the cache may leave it again before its turn
+/// comes.
+pub(crate) struct Together<'c> {
+    cache: &'c BlockCache,
+    blocks: Vec<(BlockKey, Arc<CachedRows>)>,
+}
+
+impl<'c> Together<'c> {
+    /// Loads these blocks of a piece; without a piece it has none.
+    pub(crate) fn load(
+        schema: &Schema,
+        cache: &'c BlockCache,
+        piece: Option<&Arc<RowPiece>>,
+        blocks: &[usize],
+    ) -> Result<Self> {
+        let mut loaded = Vec::new();
+        if let Some(piece) = piece {
+            let keys = blocks.iter().map(|&block| piece.block_key(block));
+            loaded = keys.zip(piece.load_blocks(schema, cache, blocks)?).collect();
+        }
+        Ok(Self {
+            cache,
+            blocks: loaded,
+        })
+    }
+}
+
+impl BlockSource for Together<'_> {
+    fn block_of(&self, piece: &RowPiece, schema: &Schema, block: usize) -> Result<Arc<CachedRows>> {
+        let key = piece.block_key(block);
+        match self.blocks.iter().find(|(held, _)| *held == key) {
+            Some((_, rows)) => Ok(Arc::clone(rows)),
+            None => piece.block(schema, self.cache, block),
+        }
     }
 }
 

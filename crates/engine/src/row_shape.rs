@@ -91,6 +91,19 @@ pub(crate) enum Slot {
     Row(BaseRow),
 }
 
+/// Where a look-up gets decoded blocks from.
+pub(crate) trait BlockSource {
+    /// A block of a piece.
+    fn block_of(&self, piece: &RowPiece, schema: &Schema, block: usize) -> Result<Arc<CachedRows>>;
+}
+
+impl BlockSource for BlockCache {
+    #[inline]
+    fn block_of(&self, piece: &RowPiece, schema: &Schema, block: usize) -> Result<Arc<CachedRows>> {
+        piece.block(schema, self, block)
+    }
+}
+
 /// Key bytes of a row id in the fences of a piece.
 #[expect(clippy::big_endian_bytes, reason = "fences order as big-endian numbers do")]
 pub(crate) fn fence_of(row: RowId) -> [u8; 8] {
@@ -124,10 +137,10 @@ impl RowBase {
 
     /// The row's slot in the newest run that has one.
     #[inline]
-    pub(crate) fn find(&self, schema: &Schema, cache: &BlockCache, row: RowId) -> Result<Slot> {
+    pub(crate) fn find(&self, schema: &Schema, blocks: &impl BlockSource, row: RowId) -> Result<Slot> {
         let shape = self.shape.load();
         for run in &shape.runs {
-            let slot = run.find(schema, cache, row)?;
+            let slot = run.find(schema, blocks, row)?;
             if !matches!(slot, Slot::None) {
                 return Ok(slot);
             }
@@ -158,7 +171,7 @@ impl RowRun {
         self.pieces.partition_point(|piece| piece.last < row)
     }
 
-    pub(crate) fn find(&self, schema: &Schema, cache: &BlockCache, row: RowId) -> Result<Slot> {
+    pub(crate) fn find(&self, schema: &Schema, blocks: &impl BlockSource, row: RowId) -> Result<Slot> {
         let Some(piece) = self.pieces.get(self.piece_at(row)) else {
             return Ok(Slot::None);
         };
@@ -166,7 +179,7 @@ impl RowRun {
             return Ok(Slot::None);
         }
         let block_no = piece.block_of(row);
-        let block = piece.block(schema, cache, block_no)?;
+        let block = blocks.block_of(piece, schema, block_no)?;
         let at = block.find(row).ok_or_else(|| piece.damaged(block_no, row))?;
         if block.payload(at).is_none() {
             return Ok(Slot::Deleted);

@@ -9,12 +9,11 @@
 
 use crate::autoinc::AutoIncrement;
 use crate::counts::RowCount;
-use crate::database::Database;
 use crate::definition::{IndexDef, TableDef};
 use crate::error::Result;
 use crate::gone::GoneRows;
 use crate::gone_sweep::Sweep;
-use crate::row_shape::{RowBase, Slot};
+use crate::row_shape::{BlockSource, RowBase, Slot};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use pbxt_base::{CommitTs, IndexId, Lsn, RowId, TableId, TxnId, stop_point};
@@ -107,12 +106,12 @@ impl Table {
 
     /// The row outside the hot log. The row's word was loaded before (rule B2).
     #[inline]
-    pub(crate) fn find_base(&self, db: &Database, row: RowId) -> Result<Slot> {
+    pub(crate) fn find_base(&self, blocks: &impl BlockSource, row: RowId) -> Result<Slot> {
         stop_point!("read.before_shape");
         if self.base.is_empty() {
             return Ok(Slot::None);
         }
-        self.base.find(&self.schema, &db.cache, row)
+        self.base.find(&self.schema, blocks, row)
     }
 
     /// Name now.

@@ -9,7 +9,7 @@
 
 use crate::database::Database;
 use crate::error::Result;
-use crate::row_shape::Slot;
+use crate::row_shape::{BlockSource, Slot};
 use crate::table::Table;
 use crate::version::Found;
 use crossbeam_epoch::Guard;
@@ -82,6 +82,22 @@ impl View {
         self.walk(db, table, row, word, guard, Self::resolve_base)
     }
 
+    /// `resolve` for who has blocks at hand.
+    #[inline]
+    pub(crate) fn resolve_in<'g>(
+        &mut self,
+        db: &Database,
+        table: &Table,
+        row: RowId,
+        word: MapWord,
+        guard: &'g Guard,
+        blocks: &impl BlockSource,
+    ) -> Result<Resolved<'g>> {
+        self.walk(db, table, row, word, guard, |view, db, table, row, guard| {
+            view.resolve_base_in(db, table, row, guard, blocks)
+        })
+    }
+
     /// `resolve` for who needs no payload of a row that is not hot: its block is not read. Writers change a row they have
     /// read before, often much before, and its block may have left memory.
     #[inline]
@@ -133,7 +149,18 @@ impl View {
         row: RowId,
         guard: &'g Guard,
     ) -> Result<Resolved<'g>> {
-        let Slot::Row(base) = table.find_base(db, row)? else {
+        self.resolve_base_in(db, table, row, guard, &*db.cache)
+    }
+
+    fn resolve_base_in<'g>(
+        &mut self,
+        db: &Database,
+        table: &Table,
+        row: RowId,
+        guard: &'g Guard,
+        blocks: &impl BlockSource,
+    ) -> Result<Resolved<'g>> {
+        let Slot::Row(base) = table.find_base(blocks, row)? else {
             return Ok(Resolved::Absent);
         };
         let stamp = base.stamp;
