@@ -148,10 +148,8 @@ impl FetchAhead {
 
     /// Begins a stretch, longer than the last one.
     pub(crate) fn begin(&mut self, budget: &Arc<FetchBudget>) {
-        let entries = self.entries.len() as u64;
-        if entries != 0 {
-            self.entry_bytes = self.bytes() / entries;
-        }
+        let average = self.bytes().checked_div(self.entries.len() as u64);
+        self.entry_bytes = average.unwrap_or(self.entry_bytes);
         self.clear();
         self.limit = (self.limit * GROWTH).clamp(FIRST, ENTRIES_MAX);
         self.share = None;
