@@ -5,6 +5,7 @@ An error that the reader can do something about is a Problem: one sentence on st
 """
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,8 @@ class Problem(Exception):
 
 
 def guarded(main):
-    """Runs `main`; turns a Problem into one sentence and exit status 1, Ctrl-C into status 130."""
+    """Runs `main`; turns a Problem into one sentence and exit status 1, Ctrl-C and SIGTERM into status 130 after all clean-up."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.exit(main() or 0)
     except Problem as problem:

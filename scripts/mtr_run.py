@@ -27,6 +27,14 @@ LAST_WORDS = "The servers were restarted"
 TEXT_LINES = 400
 
 
+class DriverStopped(Problem):
+    """The driver ended before it was through."""
+
+    def __init__(self, verdicts, text):
+        super().__init__(text)
+        self.verdicts = list(verdicts)
+
+
 def read_verdict(line):
     """The verdict that a line of output states, or None."""
     found = VERDICT.match(line)
@@ -37,8 +45,8 @@ def read_verdict(line):
     return Verdict(found["suite"], found["overlay"] or "", found["test"], found["combination"] or "", word, reason.strip())
 
 
-def run_mtr(root, name, arguments, tests=(), parallel=0):
-    """Runs MTR and answers {(suite, overlay, test, combination): Verdict}; `name` is the file name of the kept output."""
+def run_mtr(root, name, arguments, tests=(), parallel=0, minutes=5):
+    """Runs MTR, a test for at most so many minutes, and answers {(suite, overlay, test, combination): Verdict}; `name` is the file name of the kept output."""
     command = [
         "perl",
         "mariadb-test-run.pl",
@@ -48,7 +56,7 @@ def run_mtr(root, name, arguments, tests=(), parallel=0):
         "--max-test-fail=0",
         "--retry=1",
         "--nocheck-testcases",
-        "--testcase-timeout=5",
+        f"--testcase-timeout={minutes}",
         "--suite-timeout=120",
         *arguments,
         *tests,
@@ -77,9 +85,10 @@ def run_mtr(root, name, arguments, tests=(), parallel=0):
     if not verdicts:
         raise Problem(f"the server's test driver ran no test: see the end of {log_path}.")
     if not ended:
-        raise Problem(
+        raise DriverStopped(
+            verdicts.values(),
             f"the server's test driver stopped after {len(verdicts)} tests with exit status {process.returncode}, "
-            f"before it was through: see the end of {log_path}, and run it again."
+            f"before it was through: see the end of {log_path}, and run it again.",
         )
     return verdicts
 

@@ -7,6 +7,8 @@ Each run has a private copy of the test tree, made of links; the installation is
   scripts/mtr_suites.py storage_engine --engines pbxt,innodb,myisam,aria,rocksdb      side by side
   scripts/mtr_suites.py storage_engine type_int index      only these tests
   scripts/mtr_suites.py iuds | funcs                       insert, update, delete and functions (funcs takes minutes)
+  scripts/mtr_suites.py trx | binlog | rpl                 the server's tests of transactions, binary log, replicas, with PBXT for InnoDB
+  scripts/mtr_suites.py trx --engines pbxt,innodb          beside InnoDB, whose tests are left as they are
   scripts/mtr_suites.py pbxt                               our own tests in tests/mtr/suite/pbxt
   scripts/mtr_suites.py pbxt --record NAME...              write NAME's result as the server prints it now; then read it
   scripts/mtr_suites.py baseline                           record the results of storage_engine again (done by itself when needed)
@@ -15,6 +17,9 @@ Why a baseline: the installed results of storage_engine are many releases old an
 recorded again where InnoDB and another engine print the same; scripts/mtr_baseline.py has the rule. What PBXT does otherwise on
 purpose is a `.rdiff` in tests/mtr/overlay/pbxt; what it does not have is a line with the reason in `disabled.def` there. The suites
 iuds and funcs have no overlays: there it is `r/TEST,pbxt.rdiff` in tests/mtr/suite/engines, or a line in tests/mtr/not_offered.def.
+
+Selections (trx, binlog, rpl): mtr_selections.py says which tests, mtr_selected.py what a failure means; differences on purpose are lines of
+tests/mtr/deliberate.def ("excused"; skipped in the last line).
 
 Output: counts per engine, a table of the tests that not every engine passes, the names of failed tests, and as last line
 `N passed, N failed, N skipped` of the engine that decides (--decides, default pbxt). The driver's whole output and the verdicts as
@@ -25,12 +30,13 @@ import argparse
 import json
 import shutil
 from collections import defaultdict, namedtuple
-from fnmatch import fnmatch
 
 from common import PLUGIN, ROOT, Problem, guarded, server_version
 from mtr_baseline import apply_baseline, make_baseline, measures_nothing, suites_of
 from mtr_root import OWN_SUITES, WORK, MtrRoot, replace_file
 from mtr_run import run_mtr
+from mtr_selected import read_rules, reason_of, run_selection
+from mtr_selections import SELECTIONS
 
 NOT_OFFERED = ROOT / "tests" / "mtr" / "not_offered.def"
 Engine = namedtuple("Engine", "overlay options")
@@ -61,26 +67,6 @@ def run_storage_engine(root, options):
     return found
 
 
-def read_not_offered():
-    """Rules of tests/mtr/not_offered.def: (test pattern, combination, text, reason)."""
-    rules = []
-    for line in NOT_OFFERED.read_text(encoding="utf-8").splitlines():
-        if line.strip() and not line.startswith("#"):
-            which, text, reason = (part.strip() for part in line.split(" : ", 2))
-            test, _, combination = which.partition(" ")
-            rules.append((test, combination.strip(), text, reason))
-    return rules
-
-
-def not_offered(rules, verdict, rest):
-    """The reason why a failed test of PBXT asks for something that PBXT does not offer, or None."""
-    name = f"{verdict.suite}.{verdict.test}"
-    for test, combination, text, reason in rules:
-        if fnmatch(name, test) and combination in ("", rest) and text in verdict.text:
-            return reason
-    return None
-
-
 def run_engines_suite(root, options):
     """engines/iuds and engines/funcs: a combinations file of ours chooses the engine."""
     suite = f"engines/{options.suite}"
@@ -91,11 +77,11 @@ def run_engines_suite(root, options):
     replace_file(root.tests / "suite" / suite / "combinations", "\n".join(lines).encode())
     verdicts = run_mtr(root, options.suite, [f"--suite={suite}"], options.tests, options.parallel)
     found = defaultdict(dict)
-    rules = read_not_offered()
+    rules = read_rules(NOT_OFFERED)
     for verdict in verdicts.values():
         chosen = [word for word in verdict.combination.split(",") if word in ENGINES]
         rest = ",".join(word for word in verdict.combination.split(",") if word and word not in ENGINES)
-        reason = not_offered(rules, verdict, rest) if verdict.word == "failed" and "pbxt" in chosen else None
+        reason = reason_of(rules, verdict, rest) if verdict.word == "failed" and "pbxt" in chosen else None
         if reason:
             verdict = verdict._replace(word="skipped", reason=reason)
         for name in chosen or options.engines:
@@ -131,20 +117,34 @@ def run_own_suite(root, options):
     return {"pbxt": {" ".join(filter(None, verdict[2:4])): verdict for verdict in verdicts.values()}}
 
 
-RUNNERS = {"storage_engine": run_storage_engine, "iuds": run_engines_suite, "funcs": run_engines_suite, "pbxt": run_own_suite}
+def run_selected(root, options):
+    """Tests of the server that name InnoDB or no engine, with another one."""
+    return run_selection(root, options, ENGINES)
+
+
+RUNNERS = {
+    "storage_engine": run_storage_engine,
+    "iuds": run_engines_suite,
+    "funcs": run_engines_suite,
+    "pbxt": run_own_suite,
+    **dict.fromkeys(SELECTIONS, run_selected),
+}
+
+
+WORDS = ("passed", "failed", "skipped", "excused")
 
 
 def counts(verdicts):
-    """(passed, failed, skipped) of one engine."""
+    """How many tests of one engine have which of WORDS."""
     words = [verdict.word for verdict in verdicts.values()]
-    return tuple(words.count(word) for word in ("passed", "failed", "skipped"))
+    return tuple(words.count(word) for word in WORDS)
 
 
 def print_table(found):
     """Counts per engine, and each test that not all of them pass."""
     engines = list(found)
     print(f"{'':46}" + "".join(f"{name:>10}" for name in engines))
-    for index, word in enumerate(("passed", "failed", "skipped")):
+    for index, word in enumerate(WORDS):
         print(f"{word:46}" + "".join(f"{counts(found[name])[index]:>10}" for name in engines))
     if len(engines) > 1:
         for test in sorted({test for verdicts in found.values() for test in verdicts}):
@@ -160,7 +160,7 @@ def write_json(options, found):
         "server": server_version(),
         "engines": {
             name: {
-                **dict(zip(("passed", "failed", "skipped"), counts(verdicts))),
+                **dict(zip(WORDS, counts(verdicts))),
                 "tests": {test: {"verdict": verdict.word, "reason": verdict.reason} for test, verdict in sorted(verdicts.items())},
             }
             for name, verdicts in found.items()
@@ -181,7 +181,8 @@ def report(options, found):
     for test in failed:
         print(f"failed with {decides}: {test}")
     print(f"details: {WORK / (options.suite + '.log')}, {path}")
-    print("{} passed, {} failed, {} skipped".format(*counts(found[decides])))
+    passed, failures, skipped, excused = counts(found[decides])
+    print(f"{passed} passed, {failures} failed, {skipped + excused} skipped")
     return 1 if failed else 0
 
 
@@ -190,6 +191,7 @@ def main():
     parser.add_argument("suite", choices=[*RUNNERS, "baseline"])
     parser.add_argument("tests", nargs="*", help="only these tests")
     parser.add_argument("--engines", default="pbxt", help=f"comma-separated, of {', '.join(ENGINES)}")
+    parser.add_argument("--formats", help="binlog and rpl: only these formats of the binary log, of row, mix")
     parser.add_argument("--decides", default="pbxt", choices=ENGINES, help="the engine whose failures are an error")
     parser.add_argument("--json", help="where to write the verdicts (default: build/mtr/SUITE.json)")
     parser.add_argument("--parallel", type=int, default=0, help="servers at a time (default: one per processor)")

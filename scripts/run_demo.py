@@ -3,7 +3,7 @@
 
 What happens, in about three minutes on two cores:
   flights   336,776 real flights with airlines, airports, planes and weather are loaded; counts, sums and joins are compared
-            with what Python computes from the source files
+            with what Python computes from the source files; foreign keys keep them together
   drive     the test drive of the 2007 article "PBXT under the hood" with two connections: reading a locked row, ERROR 1020,
             the deadlock, and an online dump while rows change
   timing    that article's timing table on 1,120,500 rows, PBXT beside InnoDB, statement by statement

@@ -3,12 +3,17 @@
 
   core     the crates' own tests, with expensive checks and stop points switched on; with --long ten times as many crash images
   loom     interleavings of the latches, of the log's tail and of the transaction table
+  history  concurrent transactions on every isolation level, searched for what it forbids: 20,000, with --long 1,000,000 a level
   sim      random lives of a whole database, power cuts at every disk operation, 10,000 states  only with --long
   workshop tests of the scripts that others rely on
   sql      real servers and real connections (tests/sql); with --long 50 kills and 200 random rounds
   own      our tests for the server's test driver (tests/mtr/suite/pbxt)
   engine   the server's suite of what every storage engine must do; with --long four other engines beside PBXT
   iuds     the server's suite of inserts, updates and deletes
+  rr_trx   the server's suite of clients side by side under REPEATABLE READ: 10 seconds, with --long 5 minutes
+  trx      the server's tests of transactions, with PBXT in place of InnoDB                    only with --long
+  binlog   the same of the binary log                                                          only with --long
+  rpl      the same of replicas; most of an hour                                               only with --long
   funcs    the server's suite of SQL functions on the engine                                   only with --long
   miri     undefined behaviour: the crates with unsafe code, under Rust's interpreter          only with --long
 
@@ -42,7 +47,7 @@ Suite = namedtuple("Suite", "name command environment long_only long_options")
 # One line of a suite's output states its result, in one of these forms.
 CARGO = re.compile(r"^test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed; (?P<skipped>\d+) ignored")
 MTR_END = re.compile(r"^(?P<passed>\d+) passed, (?P<failed>\d+) failed, (?P<skipped>\d+) skipped$")
-SIM_END = re.compile(r"^\d+ states after power cuts agree ")
+SIM_END = re.compile(r"^\d+ (?:states after power cuts agree|transactions show nothing that) ")
 PYTEST_END = re.compile(r"^(?:=+ )?(?=.* in [\d.]+s)(?:(?P<failed>\d+) failed)?(?:, )?(?:(?P<passed>\d+) passed)?(?P<rest>.*)$")
 PYTEST_ERRORS = re.compile(r"(\d+) errors?")
 PYTEST_SKIPPED = re.compile(r"(\d+) skipped")
@@ -61,8 +66,9 @@ def cargo_suites():
     loom = ["cargo", "test", "--profile", "loom", "--no-fail-fast"]
     yield Suite("loom", [*loom, *packages("index", "txn"), "--test", "*loom*"], with_loom, False, [])
     yield Suite("loom-log", [*loom, *packages("txlog"), "--lib", "tail_loom"], with_loom, False, [])
-    sim = ["cargo", "run", "--release", "--package", "pbxt-sim", "--", "--states", "10000"]
-    yield Suite("sim", sim, {}, True, [])
+    sim = ["cargo", "run", "--release", "--package", "pbxt-sim", "--"]
+    yield Suite("history", [*sim, "--histories", "40"], {}, False, ["--histories", "2000"])
+    yield Suite("sim", [*sim, "--states", "10000"], {}, True, [])
     with_miri = {"MIRIFLAGS": MIRI_FLAGS, "CARGO_TARGET_DIR": target_folder("miri")}
     miri = ["cargo", "+nightly", "miri", "test", "--no-fail-fast"]
     yield Suite("miri", [*miri, *packages("index", "rowmap", "rows", "txn")], with_miri, True, [])
@@ -82,12 +88,15 @@ def all_suites():
         cargo["core"],
         cargo["loom"],
         cargo["loom-log"],
+        cargo["history"],
         cargo["sim"],
         Suite("workshop", [*PYTEST, "scripts/tests"], {}, False, []),
         Suite("sql", [*PYTEST, "tests/sql"], {}, False, ["--long"]),
         Suite("own", [*MTR, "pbxt"], {}, False, []),
         Suite("engine", [*MTR, "storage_engine"], {}, False, compared),
         Suite("iuds", [*MTR, "iuds"], {}, False, []),
+        Suite("rr_trx", ["scripts/rr_trx.py", "--seconds", "10"], {}, False, ["--seconds", "300"]),
+        *[Suite(name, [*MTR, name], {}, True, []) for name in ("trx", "binlog", "rpl")],
         Suite("funcs", [*MTR, "funcs"], {}, True, []),
         cargo["miri"],
         cargo["miri-log"],

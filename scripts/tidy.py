@@ -57,7 +57,7 @@ FLOORS = {
     "capi": ["engine", "rows", "txn", "io", "base"],
     "cli": ["engine", "txlog", "rows", "index", "segment", "io", "base"],
     "testkit": ["io", "base"],
-    "sim": ["engine", "segment", "rows", "testkit", "io", "base"],
+    "sim": ["engine", "segment", "rows", "txn", "testkit", "io", "base"],
 }
 OUTSIDE_WORLD = re.compile(r"\bstd::(?:fs|net|process)\b|\bthread::(?:spawn|Builder)\b|\b(?:Instant|SystemTime)::now\b")
 WITH_OUTSIDE_WORLD = {"io", "testkit", "sim", "cli"}
@@ -66,7 +66,7 @@ FUNCTION = re.compile(r"^(?P<indent>\s*)(?:pub(?:\([^)]*\))? )?(?:const |async |
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
 # A rule is defined as a table row or in bold, and cited in comments and at the start of an assertion's text.
 RULE_DEFINED = re.compile(r"^(?:\| ([DTXFKCA]\d{1,2}) \||(?:- )?\*\*([DTXFKCA]\d{1,2})(?: [^*]*)?\*\*)")
-RULE_CITED = re.compile(r"\b([DTXFKCA](?:[12]\d|[1-9]))\b")
+RULE_CITED = re.compile(r"\b([DTXFKCA](?:[1-3]\d|[1-9]))\b")
 RULE_ASSERTED = re.compile(r'"([DTXFKCA]\d{1,2}): ')
 TEST_NAMED = re.compile(r"`((?:[a-z0-9]+_){3,}[a-z0-9]+)`")
 TEST_DEFINED = re.compile(r"\b(?:fn|def) (\w+)")

@@ -18,11 +18,11 @@ ACCOUNTS = 200
 OPENING_BALANCE = 10_000
 RUBBISH = 1 << 40  # ids from here on belong to work that was rolled back; none may ever be seen
 CONFLICTS = {1020, 1205, 1213}  # record changed, lock wait timeout, deadlock: roll back and try something else
-FIRST_LOST = {2006, 2013, 2055, 0}  # what PyMySQL reports when the server is gone
+FIRST_LOST = {2003, 2006, 2013, 2055, 0}  # what PyMySQL reports when the server is gone
 
 
-def create_tables(connection, engine):
-    """The three tables, filled with the opening balances."""
+def create_tables(connection, engine, leg_engine=None):
+    """The three tables, filled with the opening balances; with `leg_engine` every transfer changes two engines."""
     execute(connection, f"CREATE TABLE account (id INT PRIMARY KEY, balance BIGINT NOT NULL) ENGINE={engine}")
     execute(
         connection,
@@ -31,7 +31,7 @@ def create_tables(connection, engine):
     execute(
         connection,
         "CREATE TABLE leg (transfer BIGINT NOT NULL, account INT NOT NULL, amount BIGINT NOT NULL,"
-        f" PRIMARY KEY (transfer, account), KEY (account)) ENGINE={engine}",
+        f" PRIMARY KEY (transfer, account), KEY (account)) ENGINE={leg_engine or engine}",
     )
     execute(connection, f"INSERT INTO account SELECT seq, {OPENING_BALANCE} FROM seq_1_to_{ACCOUNTS}")
 
@@ -58,6 +58,8 @@ class Witness:
 class Client(threading.Thread):
     """One connection that works until told to stop or until the server is gone."""
 
+    savepoints = True  # some engines cannot roll back to one after changes
+
     def __init__(self, server, database, witness, seed, stop):
         super().__init__(name=f"client-{witness.number}", daemon=True)
         self.server, self.database, self.witness, self.stop_signal = server, database, witness, stop
@@ -77,11 +79,15 @@ class Client(threading.Thread):
                     self.witness.in_doubt = None  # the server itself said that the transaction did not commit
                     self.witness.conflicts += 1
                     connection.rollback()
+            self._finish(connection)
             connection.close()
         except (pymysql.err.Error, OSError) as error:
             code = error.args[0] if error.args else 0
             if not (code in FIRST_LOST or isinstance(error, OSError)):
                 self.witness.failure = f"{type(error).__name__} {error}"
+
+    def _finish(self, connection):
+        """What is to be done when told to stop."""
 
     def _step(self, connection):
         dice = self.random.random()
@@ -91,9 +97,21 @@ class Client(threading.Thread):
             self._write_rubbish(connection)
             connection.rollback()
         else:
-            self._transfer(connection, with_savepoint=dice > 0.85)
+            self._transfer(connection, with_savepoint=self.savepoints and dice > 0.85)
 
     def _transfer(self, connection, with_savepoint):
+        ident, legs = self._write_transfer(connection)
+        if with_savepoint:
+            execute(connection, "SAVEPOINT before_rubbish")
+            self._write_rubbish(connection)
+            execute(connection, "ROLLBACK TO SAVEPOINT before_rubbish")
+        self.witness.in_doubt = ("make", ident, legs)
+        connection.commit()
+        self.witness.legs[ident] = legs
+        self._acknowledged()
+
+    def _write_transfer(self, connection):
+        """All rows of a new transfer; returns its id and legs."""
         ident = self.witness.new_id()
         accounts = self.random.sample(range(1, ACCOUNTS + 1), self.random.randint(2, 4))
         amounts = [self.random.randint(1, 50) for _ in accounts[1:]]
@@ -103,14 +121,7 @@ class Client(threading.Thread):
         for account, amount in legs.items():
             execute(connection, "UPDATE account SET balance = balance + %s WHERE id = %s", (amount, account))
         execute(connection, f"INSERT INTO leg VALUES {', '.join(f'({ident}, {a}, {m})' for a, m in legs.items())}")
-        if with_savepoint:
-            execute(connection, "SAVEPOINT before_rubbish")
-            self._write_rubbish(connection)
-            execute(connection, "ROLLBACK TO SAVEPOINT before_rubbish")
-        self.witness.in_doubt = ("make", ident, legs)
-        connection.commit()
-        self.witness.legs[ident] = legs
-        self._acknowledged()
+        return ident, legs
 
     def _take_back(self, connection):
         ident = self.random.choice(list(self.witness.legs))
@@ -140,9 +151,10 @@ class Client(threading.Thread):
 class Crowd:
     """Several clients at once, over any number of crashes."""
 
-    def __init__(self, server, database, clients=8, seed=1):
+    def __init__(self, server, database, clients=8, seed=1, kinds=(Client, Witness)):
         self.server, self.database, self.seed = server, database, seed
-        self.witnesses = [Witness(number) for number in range(1, clients + 1)]
+        self.client_kind, witness_kind = kinds
+        self.witnesses = [witness_kind(number) for number in range(1, clients + 1)]
         self.stop_signal = threading.Event()
         self.threads = []
         self.round = 0
@@ -152,7 +164,8 @@ class Crowd:
         self.stop_signal.clear()
         self.round += 1
         self.threads = [
-            Client(self.server, self.database, witness, self.seed + self.round, self.stop_signal) for witness in self.witnesses
+            self.client_kind(self.server, self.database, witness, self.seed + self.round, self.stop_signal)
+            for witness in self.witnesses
         ]
         for thread in self.threads:
             thread.start()

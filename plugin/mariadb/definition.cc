@@ -10,13 +10,10 @@
 
 #include <string.h>
 
+#include "column_types.h"
+
 namespace pbxt {
 namespace {
-
-/* CHAR(n) proper; INET6, UUID and the like also say MYSQL_TYPE_STRING. */
-bool is_char_column(const Field* field) {
-  return field->real_type() == MYSQL_TYPE_STRING && field->type_handler() == &type_handler_string;
-}
 
 bool is_blob(const Field* field) {
   return field->flags & BLOB_FLAG;
@@ -49,7 +46,7 @@ void set_kind(const Field* field, pbxt_column* column) {
     uint length_bytes = static_cast<const Field_varstring*>(field)->length_bytes;
     column->kind = length_bytes == 1 ? PBXT_COL_VAR1 : PBXT_COL_VAR2;
     column->length = field->pack_length() - length_bytes;
-  } else if (is_char_column(field) && field->charset()->mbminlen == 1) {
+  } else if (Definition::is_char_column(field) && field->charset()->mbminlen == 1) {
     column->kind = PBXT_COL_PADDED;
     column->pad = field->charset() == &my_charset_bin ? 0 : field->charset()->pad_char;
   }
@@ -106,14 +103,9 @@ uint8_t plain_encoding(const Field* field) {
   }
 }
 
-bool has_collation(const Field* field) {
-  if (!is_char_column(field) && !is_varchar(field) && !is_blob(field)) return false;
-  return field->charset() != &my_charset_bin && field->type() != MYSQL_TYPE_GEOMETRY;
-}
-
 /* What the engine may compare in a table scan without the server: numbers, times and bytes. */
 uint8_t order_of(const Field* field) {
-  if (!field->stored_in_db() || is_blob(field) || has_collation(field)) return PBXT_ORDER_UNKNOWN;
+  if (!field->stored_in_db() || is_blob(field) || Definition::has_collation(field)) return PBXT_ORDER_UNKNOWN;
   if (field->real_type() == MYSQL_TYPE_VARCHAR_COMPRESSED) return PBXT_ORDER_UNKNOWN;
   switch (plain_encoding(field)) {
     case PBXT_KEY_UINT:
@@ -149,6 +141,15 @@ bool same_index(const pbxt_index& a, const pbxt_index& b) {
 }
 
 }  // namespace
+
+bool Definition::is_char_column(const Field* field) {
+  return field->real_type() == MYSQL_TYPE_STRING && field->type_handler() == &type_handler_string;
+}
+
+bool Definition::has_collation(const Field* field) {
+  if (!is_char_column(field) && !is_varchar(field) && !is_blob(field)) return false;
+  return field->charset() != &my_charset_bin && field->type() != MYSQL_TYPE_GEOMETRY;
+}
 
 bool Definition::is_indexed_virtual(const Field* field) {
   return !field->stored_in_db() && (field->flags & (PART_KEY_FLAG | LONG_UNIQUE_HASH_FIELD));
@@ -240,6 +241,20 @@ void Definition::build(const TABLE* table, const char* name) noexcept {
     def.compression = static_cast<uint8_t>(share->option_struct->compression);
   }
   def.temporary = share->tmp_table != NO_TMP_TABLE;
+}
+
+void Definition::describe_columns(const TABLE* table) noexcept {
+  types_.reserve(columns_.size());  // no reallocation: columns point into it
+  for (size_t i = 0; i < columns_.size(); i++) {
+    const Field* field = table->field[i];
+    types_.push_back(type_text(field));
+    columns_[i].name = field->field_name.str;
+    columns_[i].name_len = field->field_name.length;
+    columns_[i].type = types_[i].data();
+    columns_[i].type_len = types_[i].size();
+    columns_[i].has_default = has_constant_default(field);
+  }
+  def.default_record = table->s->default_values;
 }
 
 bool Definition::stores_like(const Definition& other) const {

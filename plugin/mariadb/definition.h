@@ -4,6 +4,7 @@
 #ifndef PBXT_PLUGIN_DEFINITION_H
 #define PBXT_PLUGIN_DEFINITION_H
 
+#include <string>
 #include <vector>
 
 #include "collation.h"
@@ -22,12 +23,19 @@ class Definition {
   /* Describes `table`. `share` gives what belongs to the table alone (version id, options). */
   void build(const TABLE* table, const char* name) noexcept;
 
+  /* Adds what is kept of columns at CREATE and ALTER: names, types, defaults. After build(). */
+  void describe_columns(const TABLE* table) noexcept;
+
   /* The engine stores rows and keys of both alike, so one may take the other's place without touching a row.
    */
   bool stores_like(const Definition& other) const;
 
   /* True if an index part is a virtual column: its value must be computed for every change. */
   static bool is_indexed_virtual(const Field* field);
+  /* CHAR(n) proper; INET6, UUID and the like also say MYSQL_TYPE_STRING. */
+  static bool is_char_column(const Field* field);
+  /* Compares by a collation, not by bytes. */
+  static bool has_collation(const Field* field);
 
   pbxt_table_def def{};
 
@@ -36,6 +44,7 @@ class Definition {
   void add_indexes(const TABLE* table);
   void add_part(const TABLE* table, const KEY_PART_INFO& key_part);
   std::vector<pbxt_column> columns_;
+  std::vector<std::string> types_;
   std::vector<pbxt_key_part> parts_;
   std::vector<PartWeights> weights_;
   std::vector<pbxt_index> indexes_;

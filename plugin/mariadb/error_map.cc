@@ -2,7 +2,7 @@
  * error_map.cc: table of engine status -> server error number (the numbers of my_base.h).
  *
  * Statuses without a server counterpart get numbers above HA_ERR_LAST; the server then asks
- * get_error_message() for the text and shows ERROR 1030 with the engine's sentence. Numbers below 120 would
+ * get_error_message() for the text and shows ERROR 1296 with the engine's sentence. Numbers below 120 would
  * be read as errno values, so none is used.
  */
 #include "error_map.h"
@@ -56,6 +56,10 @@ const Row kTable[] = {
     {PBXT_INTERNAL, kInternal},
     {PBXT_TXN_ABORTED, HA_ERR_ROLLBACK},
     {PBXT_SNAPSHOT_TOO_OLD, kSnapshotTooOld},
+    {PBXT_UNSERIALIZABLE, HA_ERR_LOCK_DEADLOCK},
+    {PBXT_ROW_IS_REFERENCED, HA_ERR_ROW_IS_REFERENCED},
+    {PBXT_NO_REFERENCED_ROW, HA_ERR_NO_REFERENCED_ROW},
+    {PBXT_BAD_FOREIGN_KEY, HA_ERR_CANNOT_ADD_FOREIGN},
 };
 
 thread_local char kept_text[512];
@@ -78,13 +82,37 @@ bool is_everyday(pbxt_status status) {
          status == PBXT_ROW_DELETED;
 }
 
+/* The number of an error whose text by the server says nothing of tables, rows and connections; 0 for others.
+ */
+uint terse_error(pbxt_status status) {
+  switch (status) {
+    case PBXT_LOCK_TIMEOUT:
+      return ER_LOCK_WAIT_TIMEOUT;
+    case PBXT_DEADLOCK:
+      return ER_LOCK_DEADLOCK;
+    case PBXT_WRITE_CONFLICT:
+      return ER_CHECKREAD;
+    default:
+      return 0;
+  }
+}
+
+/* A note that SHOW WARNINGS shows beside the error. Not a warning, which would become an error of its own in
+ * strict mode; with the error's number, because it becomes condition 1 of GET DIAGNOSTICS. */
+void say_more(pbxt_status status, THD* thd) {
+  if (uint error = terse_error(status))
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, error, "PBXT: %s", kept_text);
+}
+
 }  // namespace
 
 int to_ha_error(pbxt_status status, THD* thd) {
   if (status == PBXT_OK) return 0;
   if (is_everyday(status)) return number_of(status);
   keep_text();
-  if (thd && (status == PBXT_DEADLOCK || status == PBXT_TXN_ABORTED)) thd->mark_transaction_to_rollback(true);
+  if (thd) say_more(status, thd);
+  if (thd && (status == PBXT_DEADLOCK || status == PBXT_UNSERIALIZABLE || status == PBXT_TXN_ABORTED))
+    thd->mark_transaction_to_rollback(true);
   // The server asserts that a statement reported as killed really was; a wake-up without a kill is a wait
   // that ended.
   if (status == PBXT_KILLED && thd && thd_kill_level(thd) == THD_IS_NOT_KILLED)
@@ -94,8 +122,9 @@ int to_ha_error(pbxt_status status, THD* thd) {
 
 int to_ddl_error(pbxt_status status, THD* thd) {
   int error = to_ha_error(status, thd);
-  if (error && thd && !is_everyday(status) && kept_text[0] != '\0')
-    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR, "PBXT: %s", kept_text);
+  uint number = status == PBXT_BAD_FOREIGN_KEY ? HA_ERR_CANNOT_ADD_FOREIGN : ER_UNKNOWN_ERROR;
+  if (error && thd && !is_everyday(status) && !terse_error(status) && kept_text[0] != '\0')
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, number, "PBXT: %s", kept_text);
   return error;
 }
 

@@ -47,10 +47,7 @@ handler::Table_flags ha_pbxt::table_flags() const {
                       HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ |
                       HA_CAN_TABLES_WITHOUT_ROLLBACK | HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE |
                       HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS | HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE |
-                      HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY | HA_CAN_TABLE_CONDITION_PUSHDOWN;
-  // A count without reading would leave the rows unlocked.
-  THD* thd = ha_thd();
-  if (!thd || thd_tx_isolation(thd) != ISO_SERIALIZABLE) flags |= HA_HAS_RECORDS;
+                      HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY | HA_CAN_TABLE_CONDITION_PUSHDOWN | HA_HAS_RECORDS;
   return flags;
 }
 
@@ -182,6 +179,7 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
   binding_ = pbxt_bind{};
   binding_.for_write = writes && !locking_read;
   binding_.autonomous = table->s->sequence != nullptr;
+  binding_.check_foreign_keys = must_check_foreign_keys(thd);
   binding_.skip_locked = lock_type == TL_READ_SKIP_LOCKED || lock_type == TL_WRITE_SKIP_LOCKED;
   if (locking_read || lock_type == TL_WRITE_SKIP_LOCKED)
     binding_.lock_mode = PBXT_LOCK_EXCLUSIVE;
@@ -257,10 +255,13 @@ void ha_pbxt::cond_pop() {
 }
 
 int ha_pbxt::fail(pbxt_status status) const {
-  return to_ha_error(status, ha_thd());
+  int error = to_ha_error(status, ha_thd());
+  if (error == HA_ERR_NO_REFERENCED_ROW) explain_missing_parent();
+  return error;
 }
 
 bool ha_pbxt::get_error_message(int error, String* buffer) {
+  if (error == HA_ERR_ROW_IS_REFERENCED || error == HA_ERR_NO_REFERENCED_ROW) append_violation(buffer);
   if (is_engine_error(error) || error == HA_ERR_ROLLBACK) buffer->append(error_text(), strlen(error_text()));
   return false;
 }

@@ -100,6 +100,15 @@ class ha_pbxt final : public handler {
   int analyze(THD* thd, HA_CHECK_OPT* options) override;
   int optimize(THD*, HA_CHECK_OPT*) override { return HA_ADMIN_TRY_ALTER; }
 
+  /* ---- foreign keys: ha_pbxt_foreign.cc ---- */
+  char* get_foreign_key_create_info() override;
+  void free_foreign_key_create_info(char* text) override;
+  int get_foreign_key_list(THD* thd, List<FOREIGN_KEY_INFO>* list) override;
+  int get_parent_foreign_key_list(THD* thd, List<FOREIGN_KEY_INFO>* list) override;
+  bool referenced_by_foreign_key() const noexcept override;
+  bool is_fk_defined_on_table_or_index(uint index) override;
+  bool can_switch_engines() override;
+
  private:
   /* What the next read must do first. */
   enum class Pending : uint8_t { kNothing, kScan, kIndex };
@@ -113,6 +122,10 @@ class ha_pbxt final : public handler {
   void unbind();
   int read_newest(bool on);
   bool checks_uniqueness(uint index) const;
+
+  bool must_check_foreign_keys(THD* thd) const;
+  void append_violation(String* buffer);
+  void explain_missing_parent() const;
 
   void read_table_size(uint flag);
   void read_key_statistics();
@@ -137,6 +150,7 @@ class ha_pbxt final : public handler {
   int choose_columns();
   int seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode);
   int set_end_of_range(const key_range* end);
+  int redefine(TABLE* altered, Alter_inplace_info* info);
   int key_duplicated();
   int begin_bulk();
   int raise_auto_increment(Field* field);

@@ -7,6 +7,7 @@
  * server commits at the end of the copy.
  */
 #include "error_map.h"
+#include "foreign_keys_ddl.h"
 #include "ha_pbxt.h"
 #include "session.h"
 
@@ -15,19 +16,6 @@
 
 namespace pbxt {
 namespace {
-
-void warn_about_foreign_keys(THD* thd, HA_CREATE_INFO* create_info) {
-  if (!create_info->alter_info) return;
-  List_iterator<Key> keys(create_info->alter_info->key_list);
-  while (Key* key = keys++) {
-    if (key->type != Key::FOREIGN_KEY || key->old) continue;
-    const Foreign_key* foreign = static_cast<const Foreign_key*>(key);
-    const LEX_CSTRING& name = foreign->constraint_name.str ? foreign->constraint_name : foreign->name;
-    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR,
-                        "PBXT does not enforce foreign keys: constraint %s to table %s is ignored",
-                        name.str ? name.str : "(unnamed)", foreign->ref_table.str);
-  }
-}
 
 void warn_about_ignored_options(THD* thd, const HA_CREATE_INFO* create_info) {
   if (create_info->data_file_name)
@@ -42,7 +30,8 @@ void warn_about_ignored_options(THD* thd, const HA_CREATE_INFO* create_info) {
 constexpr alter_table_operations kDefinitionOnly =
     ALTER_CHANGE_COLUMN_DEFAULT | ALTER_COLUMN_NAME | ALTER_RENAME_COLUMN |
     ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_DROP_CHECK_CONSTRAINT | ALTER_CHANGE_INDEX_COMMENT |
-    ALTER_INDEX_IGNORABILITY | ALTER_RENAME | ALTER_CHANGE_COLUMN | ALTER_CHANGE_CREATE_OPTION;
+    ALTER_INDEX_IGNORABILITY | ALTER_RENAME | ALTER_CHANGE_COLUMN | ALTER_CHANGE_CREATE_OPTION |
+    ALTER_DROP_FOREIGN_KEY;
 
 constexpr ulong kDefinitionOnlyOptions = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT |
                                          HA_CREATE_USED_MIN_ROWS | HA_CREATE_USED_MAX_ROWS |
@@ -68,23 +57,29 @@ void report_progress(void* context, uint64_t done, uint64_t total) {
 
 int ha_pbxt::create(const char* name, TABLE* form, HA_CREATE_INFO* create_info) {
   THD* thd = ha_thd();
-  warn_about_foreign_keys(thd, create_info);
   warn_about_ignored_options(thd, create_info);
   Definition definition;
   definition.build(form, name);
   definition.def.auto_increment = create_info->auto_increment_value;
   definition.def.temporary = create_info->tmp_table();
-  return to_ddl_error(pbxt_table_create(db, Session::core_of(thd), &definition.def), thd);
+  definition.describe_columns(form);
+  TableForeignKeys foreign_keys;
+  if (int error = foreign_keys.for_create(thd, name, form, create_info, &definition)) return error;
+  int error = to_ddl_error(pbxt_table_create(db, Session::core_of(thd), &definition.def), thd);
+  if (error == HA_ERR_CANNOT_ADD_FOREIGN) explain_refusal(thd, definition);
+  return error;
 }
 
 int ha_pbxt::delete_table(const char* name) {
   THD* thd = ha_thd();
-  return to_ddl_error(pbxt_table_drop(db, Session::core_of(thd), name, strlen(name)), thd);
+  return pbxt::drop_table(thd, name);
 }
 
 int ha_pbxt::rename_table(const char* from, const char* to) {
   THD* thd = ha_thd();
-  return to_ddl_error(pbxt_table_rename(db, Session::core_of(thd), from, strlen(from), to, strlen(to)), thd);
+  return to_ddl_error(pbxt_table_rename(db, Session::core_of(thd), from, strlen(from), to, strlen(to),
+                                        rename_flags(thd, from, to)),
+                      thd);
 }
 
 /* The engine gives the table a new generation; the share takes it over, and other handlers find it at their
@@ -143,13 +138,34 @@ bool ha_pbxt::check_if_incompatible_data(HA_CREATE_INFO* create_info, uint chang
   return same_mode ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
 }
 
-bool ha_pbxt::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool commit) {
+/* What the catalog keeps for foreign keys and for reading without a server follows the new definition file.
+ */
+int ha_pbxt::redefine(TABLE* altered, Alter_inplace_info* info) {
+  THD* thd = ha_thd();
+  Definition definition;
+  definition.build(altered, name_.c_str());
+  definition.describe_columns(altered);
+  definition.def.temporary = table->s->tmp_table != NO_TMP_TABLE;
+  TableForeignKeys foreign_keys;
+  if (int error = foreign_keys.for_alter(thd, name_.c_str(), altered, info->alter_info, &definition))
+    return error;
+  return to_ddl_error(pbxt_table_redefine(db, Session::core_of(thd), &definition.def), thd);
+}
+
+bool ha_pbxt::commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* info, bool commit) {
   info->group_commit_ctx = nullptr;
+  if (!commit) return false;
+  if (int error = redefine(altered, info)) {
+    if (!ha_thd()->is_error()) print_error(error, MYF(0));
+    return true;
+  }
   const HA_CREATE_INFO* create_info = info->create_info;
   bool sets_next_value =
       (info->handler_flags & ALTER_CHANGE_CREATE_OPTION) && (create_info->used_fields & HA_CREATE_USED_AUTO);
-  if (!commit || !sets_next_value) return false;
+  if (!sets_next_value) return false;
   int error = fail(pbxt_autoinc_raise(open_table_->core(), create_info->auto_increment_value));
+  // Durable now: the next value. No commit follows whose flush would bring it along.
+  if (!error) error = fail(pbxt_flush(db));
   if (error) print_error(error, MYF(0));
   return error != 0;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "error_map.h"
+#include "foreign_keys_ddl.h"
 #include "ha_pbxt.h"
 #include "session.h"
 
@@ -99,9 +100,8 @@ handler* create_handler(handlerton* hton, TABLE_SHARE* share, MEM_ROOT* mem_root
   return new (mem_root) ha_pbxt(hton, share);
 }
 
-int drop_table(handlerton*, const char* path) {
-  THD* thd = current_thd;
-  return to_ha_error(pbxt_table_drop(db, Session::core_of(thd), path, strlen(path)), thd);
+int drop_table_by_path(handlerton*, const char* path) {
+  return drop_table(current_thd, path);
 }
 
 int collect_name(void* names, const char* name, size_t length) noexcept {
@@ -116,7 +116,7 @@ void drop_database(handlerton* hton, char* path) {
   if (status != PBXT_OK)
     sql_print_error("PBXT: DROP DATABASE could not list %s: %s", path, pbxt_error_text());
   for (const std::string& name : names)
-    if (drop_table(hton, name.c_str()) != 0)
+    if (drop_table_by_path(hton, name.c_str()) != 0)
       sql_print_error("PBXT: could not drop %s: %s", name.c_str(), error_text());
 }
 
@@ -153,9 +153,9 @@ void install_transaction_hooks(handlerton* hton) {
 
 void install_table_hooks(handlerton* hton) {
   hton->db_type = DB_TYPE_PBXT;
-  hton->flags = HTON_REQUIRES_CLOSE_AFTER_TRUNCATE;
+  hton->flags = HTON_REQUIRES_CLOSE_AFTER_TRUNCATE | HTON_SUPPORTS_FOREIGN_KEYS;
   hton->create = create_handler;
-  hton->drop_table = drop_table;
+  hton->drop_table = drop_table_by_path;
   hton->drop_database = drop_database;
   hton->check_version = check_version;
   hton->table_options = table_options;

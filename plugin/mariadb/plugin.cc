@@ -13,9 +13,11 @@
 
 #include <mysql/plugin.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <string>
 
+#include "decisions.h"
 #include "log.h"
 
 namespace pbxt {
@@ -40,6 +42,11 @@ bool server_matches() {
 std::string absolute_directory(const char* directory) {
   if (directory[0] == '/') return directory;
   return std::string(mysql_real_data_home) + directory;
+}
+
+bool database_exists() noexcept {
+  Settings settings = settings_at_start();
+  return settings.data_dir && access(absolute_directory(settings.data_dir).c_str(), F_OK) == 0;
 }
 
 bool open_database() noexcept {
@@ -87,7 +94,13 @@ int init(void* server_hton) {
   install_xa_hooks(hton);
   hton->panic = panic;
   warn_about_old_settings();
+  bool is_new = !database_exists();
   if (!open_database()) return 1;
+  // What a coordinator decided before there was a database here concerns others.
+  if (!is_new && !carry_out_decisions()) {
+    close_database();
+    return 1;
+  }
   sql_print_information("PBXT: %s started.", pbxt_version_text());
   return 0;
 }
@@ -102,6 +115,21 @@ struct st_mysql_information_schema information_schema_version = {MYSQL_INFORMATI
 
 }  // namespace
 }  // namespace pbxt
+
+#define PBXT_INFORMATION_SCHEMA(name, description, init) \
+  {MYSQL_INFORMATION_SCHEMA_PLUGIN,                      \
+   &pbxt::information_schema_version,                    \
+   name,                                                 \
+   "The PBXT developers",                                \
+   description,                                          \
+   PLUGIN_LICENSE_GPL,                                   \
+   pbxt::init,                                           \
+   nullptr,                                              \
+   0x0001,                                               \
+   nullptr,                                              \
+   nullptr,                                              \
+   "0.1.0",                                              \
+   MariaDB_PLUGIN_MATURITY_GAMMA}
 
 maria_declare_plugin(pbxt){
     MYSQL_STORAGE_ENGINE_PLUGIN,
@@ -118,18 +146,7 @@ maria_declare_plugin(pbxt){
     "0.1.0",
     MariaDB_PLUGIN_MATURITY_GAMMA,
 },
-    {
-        MYSQL_INFORMATION_SCHEMA_PLUGIN,
-        &pbxt::information_schema_version,
-        "PBXT_TRANSACTIONS",
-        "The PBXT developers",
-        "Running and prepared transactions of PBXT",
-        PLUGIN_LICENSE_GPL,
-        pbxt::init_transactions_table,
-        nullptr,
-        0x0001,
-        nullptr,
-        nullptr,
-        "0.1.0",
-        MariaDB_PLUGIN_MATURITY_GAMMA,
-    } maria_declare_plugin_end;
+    PBXT_INFORMATION_SCHEMA("PBXT_TRX", "Running and prepared transactions of PBXT", init_txn_table),
+    PBXT_INFORMATION_SCHEMA("PBXT_LOCKS", "Locks of PBXT that are held or waited for", init_lock_table),
+    PBXT_INFORMATION_SCHEMA("PBXT_LOCK_WAITS", "Transactions of PBXT that wait, and for whom",
+                            init_lock_wait_table) maria_declare_plugin_end;

@@ -55,6 +55,8 @@ void apply_settings(); /* those that can be changed at any time; nothing while t
 void warn_about_old_settings();
 uint8_t flush_at_commit();
 ulong lock_wait_timeout_seconds(THD* thd);
+bool is_applier(THD* thd);      /* of a replica */
+bool restricts_drops(THD* thd); /* pbxt_foreign_key_drop */
 pbxt_conflict_mode session_conflict_mode(THD* thd);
 extern struct st_mysql_sys_var* system_variables[];
 
@@ -63,7 +65,9 @@ extern struct st_mysql_show_var status_variables[];
 bool show_engine_status(handlerton* hton, THD* thd, stat_print_fn* print, ha_stat_type type);
 
 /* i_s.cc */
-int init_transactions_table(void* schema_table);
+int init_txn_table(void* schema_table);
+int init_lock_table(void* schema_table);
+int init_lock_wait_table(void* schema_table);
 
 /* host_callbacks.cc */
 const pbxt_host* host_callbacks();

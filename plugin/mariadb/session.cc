@@ -20,13 +20,17 @@ bool in_multi_statement_transaction(THD* thd) {
   return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) != 0;
 }
 
-/* A plain autocommit SELECT is one snapshot read: it is serializable without any lock. */
-bool is_single_read(THD* thd) {
+/* Changes no rows of this engine: an autocommit SELECT, or a transaction the server lets change nothing. */
+bool is_read_only(THD* thd) {
+  if (thd->tx_read_only) return true;
   return !in_multi_statement_transaction(thd) && thd_sql_command(thd) == SQLCOM_SELECT &&
          !thd->lex->requires_prelocking();
 }
 
+/* An applier of a replica repeats changes that were right on the primary: it wants the newest rows, and no
+   snapshot that a transaction before it in the primary's order could be newer than. */
 pbxt_isolation isolation_of(THD* thd) {
+  if (is_applier(thd)) return PBXT_READ_COMMITTED;
   switch (thd_tx_isolation(thd)) {
     case ISO_READ_UNCOMMITTED:
     case ISO_READ_COMMITTED:
@@ -34,8 +38,16 @@ pbxt_isolation isolation_of(THD* thd) {
     case ISO_REPEATABLE_READ:
       return PBXT_REPEATABLE_READ;
     default:
-      return is_single_read(thd) ? PBXT_REPEATABLE_READ : PBXT_SERIALIZABLE;
+      // An applier of a replica repeats what was serialized elsewhere and must not be refused.
+      return thd->slave_thread || thd->rgi_slave ? PBXT_REPEATABLE_READ : PBXT_SERIALIZABLE;
   }
+}
+
+/* The server reports a failed prepare or commit as ERROR 1180; of several errors of a statement the client
+ * gets the first, and 1213 is the one that says "try again". */
+int to_end_error(pbxt_status status, THD* thd) {
+  if (status == PBXT_UNSERIALIZABLE) my_error(ER_LOCK_DEADLOCK, MYF(0));
+  return to_ha_error(status, thd);
 }
 
 }  // namespace
@@ -85,6 +97,8 @@ int Session::configure() {
   config.conflict_mode = session_conflict_mode(thd_);
   config.lock_wait_timeout_ms = static_cast<uint64_t>(lock_wait_timeout_seconds(thd_)) * 1000;
   config.flush_at_commit = flush_at_commit();
+  config.read_only = is_read_only(thd_);
+  config.ordered = is_applier(thd_);
   return to_ha_error(pbxt_session_configure(core_, &config), thd_);
 }
 
@@ -112,12 +126,12 @@ int Session::end_statement() {
 
 int Session::prepare(bool all) {
   if (!is_whole_transaction(all)) return end_statement();
-  if (!pbxt_session_has_changes(core_)) return 0;
+  if (!pbxt_session_has_changes(core_)) return 0;  // commit() says whether its reads fit
   uint8_t bytes[kXidBytesMax];
   XID xid;
   thd_get_xid(thd_, reinterpret_cast<MYSQL_XID*>(&xid));
   size_t length = xid_to_bytes(xid, bytes);
-  int error = to_ha_error(pbxt_prepare(core_, bytes, length), thd_);
+  int error = to_end_error(pbxt_prepare(core_, bytes, length), thd_);
   if (!error) set_state(SessionState::kPrepared);
   return error;
 }
@@ -132,7 +146,7 @@ int Session::commit(bool all) {
   if (!is_whole_transaction(all)) return end_statement();
   if (state_ == SessionState::kIdle) return 0;
   set_state(SessionState::kIdle);
-  return to_ha_error(pbxt_commit(core_), thd_);
+  return to_end_error(pbxt_commit(core_), thd_);
 }
 
 int Session::rollback(bool all) {

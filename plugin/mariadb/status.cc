@@ -1,11 +1,12 @@
 /*
- * status.cc: SHOW STATUS LIKE 'Pbxt%' and SHOW ENGINE PBXT STATUS.
+ * status.cc: SHOW STATUS LIKE 'Pbxt%', SHOW ENGINE PBXT STATUS and MUTEX.
  *
  * The counters are the engine's own, copied under no lock at each SHOW. The copy is shared by all
  * connections: two that ask at the same moment may see each other's, equally fresh, numbers.
  */
 #include "plugin.h"
 
+#include <stdio.h>
 #include <string.h>
 
 namespace pbxt {
@@ -25,9 +26,14 @@ SHOW_VAR counter_variables[] = {PBXT_COUNTER(txns_committed),
                                 PBXT_COUNTER(rows_read),
                                 PBXT_COUNTER(blocks_skipped),
                                 PBXT_COUNTER(write_conflicts),
+                                PBXT_COUNTER(serialization_failures),
                                 PBXT_COUNTER(deadlocks),
                                 PBXT_COUNTER(lock_waits),
                                 PBXT_COUNTER(lock_timeouts),
+                                PBXT_COUNTER(lock_wait_kills),
+                                PBXT_COUNTER(lock_waits_now),
+                                PBXT_COUNTER(lock_wait_millis),
+                                PBXT_COUNTER(lock_wait_millis_max),
                                 PBXT_COUNTER(log_bytes_written),
                                 PBXT_COUNTER(log_batches),
                                 PBXT_COUNTER(log_syncs),
@@ -41,6 +47,20 @@ SHOW_VAR counter_variables[] = {PBXT_COUNTER(txns_committed),
                                 PBXT_COUNTER(blob_bytes_written),
                                 PBXT_COUNTER(segments_now),
                                 PBXT_COUNTER(data_bytes_on_disk_now),
+                                PBXT_COUNTER(space_log_rows_now),
+                                PBXT_COUNTER(space_log_unneeded_now),
+                                PBXT_COUNTER(space_log_ahead_now),
+                                PBXT_COUNTER(space_row_base_now),
+                                PBXT_COUNTER(space_row_upper_now),
+                                PBXT_COUNTER(space_row_dead_now),
+                                PBXT_COUNTER(space_row_unnamed_now),
+                                PBXT_COUNTER(space_index_base_now),
+                                PBXT_COUNTER(space_index_upper_now),
+                                PBXT_COUNTER(space_index_dead_now),
+                                PBXT_COUNTER(space_index_unnamed_now),
+                                PBXT_COUNTER(space_image_now),
+                                PBXT_COUNTER(space_blob_now),
+                                PBXT_COUNTER(space_manifest_now),
                                 PBXT_COUNTER(recovery_micros),
                                 PBXT_COUNTER(recovery_log_bytes),
                                 PBXT_COUNTER(recovery_records),
@@ -85,7 +105,33 @@ int fill_counters(MYSQL_THD, SHOW_VAR* variable, void*, struct system_status_var
 struct st_mysql_show_var status_variables[] = {SHOW_FUNC_ENTRY("pbxt", &fill_counters),
                                                {NullS, NullS, SHOW_LONG}};
 
+namespace {
+
+struct LatchPrinter {
+  THD* thd;
+  stat_print_fn* print;
+  bool failed;
+};
+
+int print_latch(void* context, pbxt_text name, uint64_t contended) {
+  LatchPrinter* printer = static_cast<LatchPrinter*>(context);
+  char times[32];
+  size_t length = static_cast<size_t>(snprintf(times, sizeof(times), "waits=%llu", (ulonglong)contended));
+  printer->failed =
+      printer->print(printer->thd, STRING_WITH_LEN("PBXT"), name.bytes, name.len, times, length);
+  return printer->failed;
+}
+
+/* The engine's latches are its own; the server's performance schema does not know them. */
+bool show_latches(THD* thd, stat_print_fn* print) {
+  LatchPrinter printer{thd, print, false};
+  return pbxt_list_latches(db, print_latch, &printer) != PBXT_OK || printer.failed;
+}
+
+}  // namespace
+
 bool show_engine_status(handlerton*, THD* thd, stat_print_fn* print, ha_stat_type type) {
+  if (type == HA_ENGINE_MUTEX) return show_latches(thd, print);
   if (type != HA_ENGINE_STATUS) return false;
   char* text = nullptr;
   size_t length = 0;

@@ -15,6 +15,7 @@ ulonglong cache_size;
 ulong direct_io;
 uint flush_log_at_trx_commit;
 ulonglong max_snapshot_age;
+my_bool print_all_deadlocks;
 
 MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "Directory of all PBXT files; a relative path begins at the data directory", NULL, NULL,
@@ -45,6 +46,15 @@ MYSQL_SYSVAR_ULONGLONG(max_snapshot_age, max_snapshot_age, PLUGIN_VAR_RQCMDARG,
                        "is kept without need; "
                        "0: never",
                        NULL, update_max_snapshot_age, 24 * 3600, 0, 365ULL * 24 * 3600, 0);
+void update_print_all_deadlocks(THD*, struct st_mysql_sys_var*, void* target, const void* value) {
+  print_all_deadlocks = *static_cast<my_bool*>(target) = *static_cast<const my_bool*>(value);
+  apply_settings();
+}
+
+MYSQL_SYSVAR_BOOL(
+    print_all_deadlocks, print_all_deadlocks, PLUGIN_VAR_OPCMDARG,
+    "Write every deadlock to the error log; SHOW ENGINE PBXT STATUS has the newest one in any case", NULL,
+    update_print_all_deadlocks, FALSE);
 MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
                    "Seconds to wait for a row lock; the shorter one of this and lock_wait_timeout counts",
                    NULL, NULL, 50, 0, 365UL * 24 * 3600, 0);
@@ -55,8 +65,18 @@ TYPELIB conflict_mode_typelib = {array_elements(conflict_mode_names) - 1, "pbxt_
 MYSQL_THDVAR_ENUM(
     conflict_mode, PLUGIN_VAR_RQCMDARG,
     "What an update of a row changed since the snapshot does: ERROR gives error 1020, WAIT goes on with the "
-    "newest committed version. The table option CONFLICT_MODE wins over it",
+    "newest committed version. The table option CONFLICT_MODE wins over it; SERIALIZABLE is always ERROR",
     NULL, NULL, 0, &conflict_mode_typelib);
+
+const char* foreign_key_drop_names[] = {"ANY", "RESTRICT", NullS};
+TYPELIB foreign_key_drop_typelib = {array_elements(foreign_key_drop_names) - 1, "pbxt_foreign_key_drop",
+                                    foreign_key_drop_names, NULL};
+MYSQL_THDVAR_ENUM(
+    foreign_key_drop, PLUGIN_VAR_RQCMDARG,
+    "Whether DROP TABLE takes a table that foreign keys of other tables refer to. ANY: tables go in "
+    "any order, and children without parent accept no new values until one is there again. "
+    "RESTRICT: not while foreign_key_checks is on",
+    NULL, NULL, 0, &foreign_key_drop_typelib);
 
 /* ---- settings of the PBXT of 2010 ---- */
 
@@ -95,7 +115,8 @@ struct st_mysql_sys_var* system_variables[] = {
     MYSQL_SYSVAR(data_dir),         MYSQL_SYSVAR(cache_size),
     MYSQL_SYSVAR(direct_io),        MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(max_snapshot_age), MYSQL_SYSVAR(lock_wait_timeout),
-    MYSQL_SYSVAR(conflict_mode),    PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
+    MYSQL_SYSVAR(conflict_mode),    MYSQL_SYSVAR(print_all_deadlocks),
+    MYSQL_SYSVAR(foreign_key_drop), PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
 #undef PBXT_LIST_OLD
 
 Settings settings_at_start() {
@@ -113,7 +134,9 @@ void warn_about_old_settings() {
 }
 
 void apply_settings() {
-  if (db) pbxt_set_max_snapshot_age(db, max_snapshot_age);
+  if (!db) return;
+  pbxt_set_max_snapshot_age(db, max_snapshot_age);
+  pbxt_set_print_all_deadlocks(db, print_all_deadlocks);
 }
 
 uint8_t flush_at_commit() {
@@ -128,9 +151,17 @@ ulong lock_wait_timeout_seconds(THD* thd) {
   return own < servers ? own : servers;
 }
 
+bool restricts_drops(THD* thd) {
+  return THDVAR(thd, foreign_key_drop) == 1;
+}
+
+bool is_applier(THD* thd) {
+  return thd->slave_thread || thd->rgi_slave;
+}
+
 pbxt_conflict_mode session_conflict_mode(THD* thd) {
   // An applier of a replica must reach the primary's result: it never gives up a row the primary has changed.
-  if (thd->slave_thread || thd->rgi_slave) return PBXT_CONFLICT_WAIT;
+  if (is_applier(thd)) return PBXT_CONFLICT_WAIT;
   return THDVAR(thd, conflict_mode) == 0 ? PBXT_CONFLICT_ERROR : PBXT_CONFLICT_WAIT;
 }
 

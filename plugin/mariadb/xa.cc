@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "decisions.h"
 #include "error_map.h"
 #include "session.h"
 
@@ -48,6 +49,7 @@ void commit_ordered(handlerton*, THD* thd, bool) {
 size_t recover_from = 0;
 
 int recover(handlerton*, XID* list, uint room) {
+  carry_out_decisions_in_later_engines();
   constexpr size_t kBatch = 64;
   pbxt_xid batch[kBatch];
   uint filled = 0;
@@ -97,11 +99,19 @@ int rollback_by_xid(handlerton*, XID* xid) {
   return decide_prepared(*xid, pbxt_rollback_prepared);
 }
 
-/* Always answers: without an answer the server keeps its binary logs for ever. After a failed flush the
-   engine accepts no more commits, and what the answer promises is repeated in the error log. */
+/* The answer promises that all commits are durable, and lets the server forget its decisions about them.
+   After a failed flush that would not be true: transactions would come back prepared and undecided. So there
+   is no answer then; the binary logs are kept until the server is started again, which the engine needs
+   anyway. */
 void commit_checkpoint_request(void* cookie) {
-  if (db && pbxt_flush(db) != PBXT_OK)
-    sql_print_error("PBXT: could not flush the log at a binary log checkpoint: %s", pbxt_error_text());
+  if (db && pbxt_flush(db) != PBXT_OK) {
+    sql_print_error(
+        "PBXT: could not flush the log at a binary log checkpoint: %s. Binary logs from now on are kept, and "
+        "RESET "
+        "MASTER waits, until the server is started again.",
+        pbxt_error_text());
+    return;
+  }
   commit_checkpoint_notify_ha(cookie);
 }
 

@@ -13,6 +13,8 @@ from collections import Counter, defaultdict
 from decimal import Decimal
 from pathlib import Path
 
+import pymysql
+
 from live_server import execute, rows_of, value_of
 
 FLIGHTS = 336_776
@@ -26,12 +28,15 @@ TABLES = {
     "weather": "origin CHAR(3) NOT NULL, year SMALLINT NOT NULL, month TINYINT NOT NULL, day TINYINT NOT NULL, hour TINYINT NOT NULL,"
     " temp DECIMAL(6,2), dewp DECIMAL(6,2), humid DECIMAL(6,2), wind_dir SMALLINT, wind_speed DOUBLE, wind_gust DOUBLE,"
     " precip DECIMAL(5,2), pressure DECIMAL(6,1), visib DECIMAL(5,2), time_hour DATETIME NOT NULL,"
-    " id INT NOT NULL AUTO_INCREMENT PRIMARY KEY, KEY (origin, time_hour)",
+    " id INT NOT NULL AUTO_INCREMENT PRIMARY KEY, KEY (origin, time_hour),"
+    " CONSTRAINT measured_at FOREIGN KEY (origin) REFERENCES airports (faa)",
     "flights": "id INT NOT NULL AUTO_INCREMENT PRIMARY KEY, year SMALLINT NOT NULL, month TINYINT NOT NULL, day TINYINT NOT NULL,"
     " dep_time SMALLINT, sched_dep_time SMALLINT, dep_delay SMALLINT, arr_time SMALLINT, sched_arr_time SMALLINT,"
     " arr_delay SMALLINT, carrier CHAR(2) NOT NULL, flight SMALLINT NOT NULL, tailnum VARCHAR(6), origin CHAR(3) NOT NULL,"
     " dest CHAR(3) NOT NULL, air_time SMALLINT, distance SMALLINT NOT NULL, hour TINYINT NOT NULL, minute TINYINT NOT NULL,"
-    " time_hour DATETIME NOT NULL, KEY (dest), KEY (carrier, month), KEY (tailnum), KEY (origin, time_hour)",
+    " time_hour DATETIME NOT NULL, KEY (dest), KEY (carrier, month), KEY (tailnum), KEY (origin, time_hour),"
+    " CONSTRAINT flown_by FOREIGN KEY (carrier) REFERENCES airlines (carrier) ON UPDATE CASCADE,"
+    " CONSTRAINT leaves_from FOREIGN KEY (origin) REFERENCES airports (faa)",
 }
 
 # Columns whose sums are compared; every one is exact (integers and decimals).
@@ -185,6 +190,40 @@ def ask(connection, source, screen):
         screen.equal(f"query: {name}", seen, compute(source))
 
 
+def refused(connection, statement):
+    """Number and text of the error that a statement gives; (0, '') if it gives none."""
+    try:
+        execute(connection, statement)
+    except pymysql.err.Error as error:
+        return error.args
+    return (0, "")
+
+
+def prove_foreign_keys(connection, source, screen):
+    """Wrong rows are kept out, parents are kept, actions reach their children, and a new constraint finds what the data lacks."""
+    flight = "INSERT INTO flights (year, month, day, carrier, flight, origin, dest, distance, hour, minute, time_hour)"
+    code, text = refused(connection, f"{flight} VALUES (2013, 1, 1, '??', 1, 'JFK', 'LAX', 1, 1, 1, '2013-01-01')")
+    screen.prove("a flight of no airline is refused", code == 1452 and "`flown_by`" in text, f"ERROR {code}: constraint flown_by")
+    code, _ = refused(connection, "DELETE FROM airlines WHERE carrier = 'UA'")
+    screen.prove("an airline with flights is kept", code == 1451, f"ERROR {code}")
+    flown = sum(row["carrier"] == "UA" for row in source["flights"])
+    execute(connection, "BEGIN")
+    execute(connection, "UPDATE airlines SET carrier = 'U2' WHERE carrier = 'UA'")
+    seen = value_of(connection, "SELECT COUNT(*) FROM flights WHERE carrier = 'U2'")
+    execute(connection, "ROLLBACK")
+    screen.equal("an airline's new code reaches all its flights", seen, flown)
+    screen.equal("and ROLLBACK takes it back", value_of(connection, "SELECT COUNT(*) FROM flights WHERE carrier = 'UA'"), flown)
+    known = {row["faa"] for row in source["airports"]}
+    missing = sorted({row["dest"] for row in source["flights"]} - known)
+    lands_at = "ALTER TABLE flights ADD CONSTRAINT lands_at FOREIGN KEY (dest) REFERENCES airports (faa)"
+    code, _ = refused(connection, lands_at)
+    screen.prove("a new constraint judges the rows that are there", code == 1452, f"{len(missing)} destinations are no known airports")
+    for airport in missing:
+        execute(connection, "INSERT INTO airports (faa, name) VALUES (%s, 'not in the source')", (airport,))
+    code, _ = refused(connection, lands_at)
+    screen.equal("with those airports added it is accepted", code, 0)
+
+
 def run(server, engine, screen):
     """The whole part."""
     screen.heading(f"Real data: all {FLIGHTS:,} flights out of New York City in 2013, ENGINE={engine}")
@@ -192,4 +231,5 @@ def run(server, engine, screen):
     source = load(server, connection, engine, screen)
     prove_loaded(connection, source, screen)
     ask(connection, source, screen)
+    prove_foreign_keys(connection, source, screen)
     connection.close()

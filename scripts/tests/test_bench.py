@@ -119,3 +119,15 @@ def test_background_work_is_over_when_the_engine_says_so(monkeypatch):
     # The clock ticks at the begin, at each look at the deadline and after each answer; the last busy answer, the fourth, comes at 2 s.
     assert server._wait_until_quiet(None, 100) == 2  # pylint: disable=protected-access
     assert next(jobs) == "7"
+
+
+def test_figures_of_waits_are_judged_by_median_and_greatest_and_the_order_is_told():
+    waits = script("waits")
+    figures = {"deadlock, 2": [0.001, 0.002, 0.5], "KILL QUERY": [0.02, 0.03], "hand-over in a line of 9, write": [0.2], "moved": 2}
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in waits.markdown({"PBXT": figures}).splitlines()]
+    verdicts = {line[1]: tuple(line[4:7]) for line in lines[2:]}
+    assert verdicts == {
+        "deadlock, 2": ("yes", "NO", "-"),
+        "KILL QUERY": ("NO", "NO", "-"),
+        "hand-over in a line of 9, write": ("-", "-", "2 out of place"),
+    }

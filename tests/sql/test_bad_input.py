@@ -236,12 +236,13 @@ def test_an_unknown_option_and_a_wrong_value_are_named(own_server):
         server.start()
     server.stop()
     assert "pbxt-nonsense" in server.log_text(mark)
-    other = own_server("--pbxt-conflict-mode=perhaps", start=False)
-    mark = other.log_size()
-    with contextlib.suppress(Problem):  # this server version goes on without the plugin, another may give up
-        other.start()
-    other.stop()
-    assert "'perhaps' to 'pbxt-conflict-mode'" in other.log_text(mark)
+    for setting in ("pbxt-conflict-mode", "pbxt-direct-io"):
+        other = own_server(f"--{setting}=perhaps", start=False)
+        mark = other.log_size()
+        with contextlib.suppress(Problem):  # this server version goes on without the plugin, another may give up
+            other.start()
+        other.stop()
+        assert f"'perhaps' to '{setting}'" in other.log_text(mark)
 
 
 def test_a_setting_of_the_old_engine_is_accepted_with_a_warning(own_server):
@@ -274,10 +275,10 @@ def test_a_full_disk_is_an_error_and_room_is_a_cure(own_server, small_disk):
     session = Session(server, None, "PBXT")
     session.ok("CREATE DATABASE d")
     session.ok("USE d")
-    session.ok("CREATE TABLE d.t (n INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(2000)) ENGINE=PBXT")
+    session.ok("CREATE TABLE d.t (n INT AUTO_INCREMENT PRIMARY KEY, v VARBINARY(2000)) ENGINE=PBXT")
     full = None
-    for _ in range(400):
-        answer = session.run("INSERT INTO d.t (v) SELECT REPEAT('f', 1900) FROM seq_1_to_500")
+    for _ in range(1000):  # values that no codec makes smaller
+        answer = session.run("INSERT INTO d.t (v) SELECT CONCAT(RANDOM_BYTES(950), RANDOM_BYTES(950)) FROM seq_1_to_500")
         if answer.error:
             full = answer.error
             break

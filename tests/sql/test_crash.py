@@ -49,7 +49,7 @@ def test_kill_inside_one_large_transaction_leaves_no_row_of_it(own_server, engin
     session.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT, KEY (v)) ENGINE={engine}")
     session.ok("INSERT INTO t SELECT seq, 1 FROM seq_1_to_1000")
     for number in range(3):
-        waiting = session.later("INSERT INTO t SELECT seq + 1000, 2 FROM seq_1_to_5000000")
+        waiting = session.later("INSERT INTO t SELECT seq + 1000, 2 FROM seq_1_to_100000000")
         time.sleep(0.3 + number * 0.7)
         server.kill()
         waiting.result()

@@ -93,7 +93,10 @@ class Maker:
                 False,
             )
         if dice < 0.46:
-            return f"UPDATE t SET {self.change()} WHERE {self.where()}", False
+            change = self.change()
+            # Whether a row's new key is taken when its turn comes depends on the order of the rows.
+            order = draw.choice([" ORDER BY n", " ORDER BY n DESC"]) if change.startswith("n = n +") else ""
+            return f"UPDATE t SET {change} WHERE {self.where()}{order}", False
         if dice < 0.50:
             return (
                 f"UPDATE t SET {self.change()} WHERE {self.where()} ORDER BY n {draw.choice(['', 'DESC'])} LIMIT {draw.randint(1, 20)}",

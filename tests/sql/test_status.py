@@ -79,6 +79,8 @@ def test_background_jobs_come_to_an_end_and_the_figures_say_where_the_rows_are(d
     assert now["pbxt_block_cache_budget_bytes_now"] > 0, now
     assert now["pbxt_block_cache_bytes_now"] <= now["pbxt_block_cache_budget_bytes_now"], now
     assert now["pbxt_hot_log_bytes_now"] > 0 or now["pbxt_row_run_bytes_now"] > 0, now
+    parts = sum(value for name, value in now.items() if name.startswith("pbxt_space_"))
+    assert parts == now["pbxt_data_bytes_on_disk_now"], now
     for what in ("row", "index"):
         runs, pieces = now[f"pbxt_{what}_runs_now"], now[f"pbxt_{what}_pieces_now"]
         assert runs <= pieces, now

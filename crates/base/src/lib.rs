@@ -13,6 +13,7 @@ mod error;
 pub mod ids;
 mod invariant;
 pub mod limits;
+pub mod planted;
 pub mod stop_point;
 
 /// True if expensive checks are on.

@@ -8,6 +8,8 @@ pub const LOG_ALIGN: usize = 8;
 pub const SECTOR_BYTES: usize = 512;
 /// Default bytes of a hot segment.
 pub const HOT_SEGMENT_BYTES: u64 = 32 << 20;
+/// The same where the cache is small.
+pub const HOT_SEGMENT_BYTES_MIN: u64 = 4 << 20;
 /// Default bytes of a chunk: the unit of log buffering; no record and no batch crosses one.
 pub const CHUNK_BYTES: u64 = 256 << 10;
 /// Values of this size and more leave the row for a blob segment.

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define PBXT_ABI_VERSION 1u
+#define PBXT_ABI_VERSION 3u
 
 typedef struct pbxt_db pbxt_db;           /* one open database directory */
 typedef struct pbxt_session pbxt_session; /* one connection: at most one transaction at a time */
@@ -52,9 +52,18 @@ typedef enum pbxt_status {
   PBXT_NO_SUCH_XID = 21,
   PBXT_SAME_ROW = 22, /* update with identical bytes: nothing written */
   PBXT_INTERNAL = 23,
-  PBXT_TXN_ABORTED = 24,     /* transaction was rolled back by the engine; only rollback is accepted */
-  PBXT_SNAPSHOT_TOO_OLD = 25 /* the snapshot was ended because of its age; the transaction can be ended */
+  PBXT_TXN_ABORTED = 24,       /* transaction was rolled back by the engine; only rollback is accepted */
+  PBXT_SNAPSHOT_TOO_OLD = 25,  /* the snapshot was ended because of its age; the transaction can be ended */
+  PBXT_ROW_IS_REFERENCED = 27, /* foreign key: children forbid the change; see pbxt_cursor_violated() */
+  PBXT_NO_REFERENCED_ROW = 28, /* foreign key: no such parent */
+  PBXT_BAD_FOREIGN_KEY = 29,   /* definition refused: the text names constraint, column and reason */
+  PBXT_UNSERIALIZABLE = 26 /* fits into no serial order: rolled back whole; after pbxt_commit it is over */
 } pbxt_status;
+
+typedef struct pbxt_text { /* not terminated by a zero */
+  const char* bytes;
+  size_t len;
+} pbxt_text;
 
 const char* pbxt_error_text(void);
 const char* pbxt_version_text(void); /* "PBXT 0.1.0 (format 1)" */
@@ -70,16 +79,35 @@ typedef struct pbxt_host {
      table is open). src is the whole column value; the host cuts it to the part's prefix length at a
      character border. Writes at most cap bytes, returns the bytes needed. Foreground threads only. */
   size_t (*weights)(const void* part_ctx, const uint8_t* src, size_t len, uint8_t* dst, size_t cap);
-  /* A session waits for another one (host pointers given at pbxt_session_open). May ask the blocker to be
-   * killed. May be NULL. */
+  /* A session waits for another one (host pointers given at pbxt_session_open), which cannot end its
+   * transaction during the call. May ask for the blocker to be killed by another thread; must not call the
+   * engine. May be NULL. */
   void (*wait_report)(void* waiter, void* blocker);
-  /* < 0: a should be the deadlock victim rather than b; > 0: b; 0: no preference. May be NULL. */
+  /* < 0: a should be the deadlock victim rather than b; > 0: b; 0: no preference, then it is the one whose
+   * request closed the circle. Must not call the engine. May be NULL. */
   int (*victim_preference)(void* a, void* b);
   /* Around every wait of a session. May be NULL. */
   void (*wait_begin)(void* host_session);
   void (*wait_end)(void* host_session);
   /* True if the session's statement was killed. Polled in long steps. */
   int (*is_killed)(void* host_session);
+  /* In pbxt_commit() of a transaction that pbxt_commit_ordered() did not see: the commit has its place in the
+   * order of commits and is visible; what is left is to wait for the disk. May be NULL. */
+  void (*commit_ordered)(void* host_session);
+  /* Copies at most cap bytes of what the session is running and returns how many; 0 if nothing runs or it
+     cannot be told at once. Taken for UTF-8; may be cut inside a character. Called by threads of other
+     sessions, never after pbxt_session_close; must not wait for anything that a killer, or whoever closes a
+     session, may hold. May be NULL. */
+  size_t (*statement)(void* host_session, char* text, size_t cap);
+  /* Context for `weights` of a key part of a table that the engine opens by itself, to act on rows that refer
+     to others: number of the collation and length of the part as given at create, is_char for FIXED and
+     PADDED columns. Kept until pbxt_close(); the same part may be asked for again. NULL: the collation is not
+     known. May be NULL. */
+  const void* (*weights_context)(uint32_t collation, uint32_t length, int is_prefix, int is_char);
+  /* Computes the columns of `record`, of a table that the statement of the session changes by an action of a
+     foreign key, which depend on others: the stored ones and those in indexes. Returns 0, or any other number
+     if it cannot. Called by the session's own thread. May be NULL: then such tables are not changed. */
+  int (*generate)(void* host_session, const char* table, size_t table_len, uint8_t* record);
 } pbxt_host;
 
 /* ---- database -------------------------------------------------------------------------------- */
@@ -97,6 +125,8 @@ pbxt_status pbxt_open(const pbxt_options* options, const pbxt_host* host, pbxt_d
 pbxt_status pbxt_close(pbxt_db* db); /* all sessions and tables are closed before; NULL is allowed */
 /* Age in seconds beyond which a snapshot is ended if it keeps much log; 0 = never. Any time. */
 pbxt_status pbxt_set_max_snapshot_age(pbxt_db* db, uint64_t seconds);
+/* Write every deadlock to the host's log, not only the newest to the status report. Any time. */
+pbxt_status pbxt_set_print_all_deadlocks(pbxt_db* db, uint8_t on);
 pbxt_status pbxt_flush(pbxt_db* db); /* everything ended before this call is durable on return */
 
 /* Text for people; *text is owned by the library until pbxt_text_free(). */
@@ -107,11 +137,17 @@ typedef struct pbxt_counters { /* totals since open unless "now" is said */
   uint64_t txns_committed, txns_rolled_back, txns_active_now, txns_prepared_now;
   uint64_t rows_inserted, rows_updated, rows_deleted, rows_read;
   uint64_t blocks_skipped; /* of rows, by table scans with a filter */
-  uint64_t write_conflicts, deadlocks, lock_waits, lock_timeouts;
+  uint64_t write_conflicts, serialization_failures, deadlocks, lock_waits, lock_timeouts;
+  uint64_t lock_wait_kills, lock_waits_now, lock_wait_millis, lock_wait_millis_max;
   uint64_t log_bytes_written, log_batches, log_syncs, log_tail_lsn, log_durable_lsn;
   uint64_t cache_bytes_now, cache_hits, cache_misses;
   uint64_t index_memory_bytes_now, row_map_memory_bytes_now;
   uint64_t blob_bytes_written, segments_now, data_bytes_on_disk_now;
+  /* data_bytes_on_disk_now by what they are for */
+  uint64_t space_log_rows_now, space_log_unneeded_now, space_log_ahead_now;
+  uint64_t space_row_base_now, space_row_upper_now, space_row_dead_now, space_row_unnamed_now;
+  uint64_t space_index_base_now, space_index_upper_now, space_index_dead_now, space_index_unnamed_now;
+  uint64_t space_image_now, space_blob_now, space_manifest_now;
   uint64_t recovery_micros, recovery_log_bytes, recovery_records;
   uint64_t snapshots_now, oldest_snapshot_age_commits, oldest_snapshot_age_seconds, oldest_snapshot_log_bytes;
   uint64_t block_cache_budget_bytes_now, block_cache_bytes_now, block_cache_hits, block_cache_misses;
@@ -124,13 +160,97 @@ typedef struct pbxt_counters { /* totals since open unless "now" is said */
 } pbxt_counters;
 pbxt_status pbxt_get_counters(pbxt_db* db, pbxt_counters* out);
 
-/* One row per running transaction (for people and I_S). Returns the number written, at most cap. */
+/* ---- lists for people ------------------------------------------------------------------------ */
+
+/* Lists are copies, taken in steps under one latch at a time: each line was true at some moment of the call.
+ * They stop nobody, and their memory does not grow with the number of locked rows. `f` is called for each
+ * line with no latch held, until it returns non-zero. What a line points to is valid until `f` returns. */
+
+typedef enum pbxt_lock_kind {
+  PBXT_LOCK_ON_TABLE = 0,
+  PBXT_LOCK_ON_ROW = 1,
+  PBXT_LOCK_ON_ROWS = 2, /* all that one transaction has in one mode in one table */
+  PBXT_LOCK_ON_KEY = 3,  /* of a unique index */
+  PBXT_LOCK_ON_TXN = 4   /* the end of another transaction */
+} pbxt_lock_kind;
+
+/* Modes in lists. */
+typedef enum pbxt_held_mode {
+  PBXT_HELD_INTENT = 0,
+  PBXT_HELD_SHARED = 1,
+  PBXT_HELD_EXCLUSIVE = 2
+} pbxt_held_mode;
+
+typedef struct pbxt_locked {
+  pbxt_text table;   /* as given at create; empty if it is gone */
+  pbxt_text index;   /* of a key */
+  pbxt_text key;     /* first bytes of the key's image, as it is compared; empty if they are not known */
+  uint64_t key_hash; /* of the whole image */
+  uint64_t row_id;   /* of a row */
+  uint32_t kind;     /* pbxt_lock_kind */
+  uint32_t mode;     /* pbxt_held_mode */
+} pbxt_locked;
+
+typedef enum pbxt_txn_state {
+  PBXT_TXN_ACTIVE = 0,
+  PBXT_TXN_WAITING = 1,
+  PBXT_TXN_PREPARED = 2,
+  PBXT_TXN_DETACHED = 3 /* prepared, held by no connection */
+} pbxt_txn_state;
+
 typedef struct pbxt_txn_info {
-  uint64_t txn_id, host_thread_id, rows_written, age_seconds, snapshot_ts;
-  uint64_t waiting_for_txn; /* 0 = not waiting */
-  uint32_t state;           /* 0 active, 1 prepared */
+  uint64_t txn_id; /* 0: it has changed and locked nothing */
+  uint64_t host_thread_id;
+  uint64_t started_unix_seconds; /* 0: before the database was opened */
+  uint64_t age_seconds;
+  uint64_t rows_changed;         /* those undone by savepoints and statements included */
+  uint64_t rows_locked;          /* explicitly, once per mode */
+  uint64_t snapshot_ts;          /* 0: none */
+  uint64_t snapshot_age_seconds; /* since the first commit it does not see */
+  uint64_t log_bytes_held; /* since its first change or lock, or the first commit its snapshot does not see */
+  uint64_t savepoints;
+  pbxt_text statement;    /* what its connection is running */
+  uint32_t state;         /* pbxt_txn_state */
+  uint32_t isolation;     /* pbxt_isolation */
+  uint32_t conflict_mode; /* pbxt_conflict_mode of the session */
+  uint32_t waits;         /* 1: what follows is set */
+  pbxt_locked waits_for;
+  uint64_t waits_since_unix_seconds, waited_millis;
+  uint64_t blocking_txn, blocking_host_thread_id; /* one of those it waits for */
 } pbxt_txn_info;
-size_t pbxt_list_txns(pbxt_db* db, pbxt_txn_info* out, size_t cap);
+pbxt_status pbxt_list_txns(pbxt_db* db, int (*f)(void* ctx, const pbxt_txn_info* txn), void* ctx);
+
+typedef enum pbxt_lock_state {
+  PBXT_LOCK_BY_CHANGE = 0, /* held because the row was changed, or a row with the key written */
+  PBXT_LOCK_GRANTED = 1,   /* held because it was asked for */
+  PBXT_LOCK_WAITING = 2
+} pbxt_lock_state;
+
+typedef struct pbxt_lock_info {
+  uint64_t txn_id, host_thread_id;
+  pbxt_locked what;
+  uint64_t count; /* locks in this line; for changed rows without names, changes */
+  uint32_t state; /* pbxt_lock_state */
+} pbxt_lock_info;
+/* *left_out: locks that found no line. Keys are listed where somebody waits for them. */
+pbxt_status pbxt_list_locks(pbxt_db* db, int (*f)(void* ctx, const pbxt_lock_info* lock), void* ctx,
+                            uint64_t* left_out);
+
+typedef struct pbxt_lock_wait_info {
+  uint64_t waiting_txn, waiting_host_thread_id;
+  pbxt_locked what;
+  uint64_t since_unix_seconds, waited_millis;
+  uint64_t blocking_txn, blocking_host_thread_id;
+  uint64_t blockers; /* all it waits for; at most nine of them have a line */
+  uint32_t in_line;  /* 1: the blocker holds nothing, it stands right before in line */
+} pbxt_lock_wait_info;
+/* *left_out: waits that found no line. */
+pbxt_status pbxt_list_lock_waits(pbxt_db* db, int (*f)(void* ctx, const pbxt_lock_wait_info* wait), void* ctx,
+                                 uint64_t* left_out);
+
+/* How often latches that all sessions share were found taken. Names are texts for people. */
+pbxt_status pbxt_list_latches(pbxt_db* db, int (*f)(void* ctx, pbxt_text name, uint64_t contended),
+                              void* ctx);
 
 /* ---- sessions and transactions --------------------------------------------------------------- */
 
@@ -150,6 +270,9 @@ typedef struct pbxt_session_config {
   pbxt_conflict_mode conflict_mode; /* table option wins over it */
   uint64_t lock_wait_timeout_ms;    /* 0 = do not wait */
   uint8_t flush_at_commit;          /* 0 at most once a second, 1 at commit (default), 2 write at commit */
+  uint8_t read_only; /* the transaction changes no rows: under SERIALIZABLE it is held to that */
+  uint8_t
+      ordered; /* 1: its commits follow an order given from outside; wait_report also names those in line */
 } pbxt_session_config;
 
 pbxt_status pbxt_session_open(pbxt_db* db, void* host_session, uint64_t host_thread_id,
@@ -225,6 +348,12 @@ typedef struct pbxt_column {
   uint8_t pad;          /* PADDED: the byte */
   uint8_t stored;       /* 0 = virtual: not stored (its key images still are, if indexed) */
   uint8_t order;        /* pbxt_column_order, for pbxt_cursor_filter */
+  uint8_t has_default;  /* pbxt_table_def.default_record has its default */
+  const char* name;     /* this and the type are needed at create only */
+  size_t name_len;
+  const char* type; /* stands for the type: equal texts say that equal values have equal bytes in keys of the
+                       same collation. Without the length of strings. */
+  size_t type_len;
 } pbxt_column;
 
 typedef enum pbxt_key_encoding {
@@ -264,6 +393,26 @@ typedef struct pbxt_index {
   const pbxt_key_part* parts;
 } pbxt_index;
 
+typedef enum pbxt_fk_action { /* SQL:2016 part 2, 15.17 */
+                              PBXT_FK_RESTRICT = 0,
+                              PBXT_FK_CASCADE = 1,
+                              PBXT_FK_SET_NULL = 2,
+                              PBXT_FK_NO_ACTION = 3, /* as RESTRICT, kept apart for people */
+                              PBXT_FK_SET_DEFAULT = 4
+} pbxt_fk_action;
+
+/* The values of `columns` are those of `parent_columns` in some row of table `parent`, or one of them is
+ * NULL. */
+typedef struct pbxt_foreign_key {
+  pbxt_text name;   /* unique among the tables whose names agree up to the last '/' */
+  pbxt_text parent; /* table name, which may be that of no table yet */
+  uint32_t column_count;
+  const uint32_t* columns;         /* positions in pbxt_table_def.columns */
+  const pbxt_text* parent_columns; /* as many */
+  uint8_t on_delete;               /* pbxt_fk_action */
+  uint8_t on_update;
+} pbxt_foreign_key;
+
 typedef struct pbxt_table_def {
   const char* name;
   size_t name_len; /* unique in the database; by convention "./schema/table" */
@@ -280,20 +429,63 @@ typedef struct pbxt_table_def {
   pbxt_conflict_mode conflict_mode;
   uint8_t temporary;   /* gone at the next open */
   uint8_t compression; /* of settled rows and index entries: 0 default, 1 none, 2 lz4, 3 zstd */
+  /* What follows is needed at create and redefine only. */
+  uint8_t check_foreign_keys;    /* 0: constraints that cannot be kept wait until they can */
+  const uint8_t* default_record; /* record_length bytes. NULL: nothing of columns' names, types and defaults
+                                    is kept, and the table takes no part in foreign keys */
+  const pbxt_foreign_key* foreign_keys;
+  uint32_t foreign_key_count;
+  const char* replaces; /* name of the table whose place it will take: till then it is nobody's parent, and
+                           its constraints may have the names of those of the other */
+  size_t replaces_len;
 } pbxt_table_def;
 
 /* DDL. Each is atomic and durable on return. `session` may be NULL; its lock timeout and kill apply to the
    wait for writers (and prepared transactions) of the table. */
 pbxt_status pbxt_table_create(pbxt_db* db, pbxt_session* session, const pbxt_table_def* def);
-pbxt_status pbxt_table_drop(pbxt_db* db, pbxt_session* session, const char* name, size_t name_len);
+
+#define PBXT_DROP_UNLESS_REFERENCED \
+  1u /* PBXT_ROW_IS_REFERENCED if another table that is not about to be replaced refers to it */
+pbxt_status pbxt_table_drop(pbxt_db* db, pbxt_session* session, const char* name, size_t name_len,
+                            uint32_t flags);
+
+/* Constraints that name the table name it by its new name, unless flags say otherwise. */
+#define PBXT_RENAME_KEEP_REFERENCES 1u /* they go on to name whichever table has the old name */
+#define PBXT_RENAME_SETS_ASIDE 2u /* another table will have its name: it is nobody's parent from now on */
+#define PBXT_RENAME_TAKES_PLACE \
+  4u /* it was made to replace another, or set aside, and is a table in its own right now */
+#define PBXT_CHECK_FOREIGN_KEYS 8u /* refuse if constraints that name `to` do not fit it */
 pbxt_status pbxt_table_rename(pbxt_db* db, pbxt_session* session, const char* from, size_t from_len,
-                              const char* to, size_t to_len);
+                              const char* to, size_t to_len, uint32_t flags);
+/* Gives a table other names, defaults, foreign keys and another host image; what is stored must be the same.
+ * Constraints of other tables follow columns that have other names now. */
+pbxt_status pbxt_table_redefine(pbxt_db* db, pbxt_session* session, const pbxt_table_def* def);
 pbxt_status pbxt_table_truncate(pbxt_db* db, pbxt_session* session, const char* name, size_t name_len);
 int pbxt_table_exists(pbxt_db* db, const char* name, size_t name_len);
 /* Calls f for each table whose name begins with prefix, in name order, until f returns non-zero. No latch is
  * held in f. */
 pbxt_status pbxt_table_list(pbxt_db* db, const char* prefix, size_t prefix_len,
                             int (*f)(void* ctx, const char* name, size_t len), void* ctx);
+
+typedef struct pbxt_foreign_key_info {
+  pbxt_text name, child, parent; /* tables by their names */
+  uint32_t column_count;
+  const pbxt_text* columns; /* names */
+  const pbxt_text* parent_columns;
+  const uint8_t* nullable;        /* of each column, 1: it may be NULL */
+  const uint8_t* parent_nullable; /* 0 while there is no parent */
+  uint8_t on_delete, on_update;   /* pbxt_fk_action */
+  uint8_t bound;                  /* 1: there is a fitting parent */
+  pbxt_text parent_index;         /* by which its rows are found; empty if not bound */
+} pbxt_foreign_key_info;
+/* Calls f for each constraint of a table, in the order of its definition, until f returns non-zero. No latch
+ * is held in f; what a line points to is valid until f returns. */
+pbxt_status pbxt_foreign_keys_of(pbxt_db* db, const char* table, size_t table_len,
+                                 int (*f)(void* ctx, const pbxt_foreign_key_info* key), void* ctx);
+/* The same for constraints that are bound to this table as their parent, ordered by child. Tables about to be
+ * replaced are left out. */
+pbxt_status pbxt_foreign_keys_to(pbxt_db* db, const char* table, size_t table_len,
+                                 int (*f)(void* ctx, const pbxt_foreign_key_info* key), void* ctx);
 
 /* Opens with the host's layout: the same columns and indexes as at create (checked: PBXT_DEF_CHANGED
  * otherwise). */
@@ -342,12 +534,13 @@ typedef enum pbxt_lock_mode {
 } pbxt_lock_mode;
 
 typedef struct pbxt_bind {
-  uint8_t lock_mode;   /* pbxt_lock_mode of rows read */
-  uint8_t for_write;   /* the statement may change this table */
-  uint8_t skip_locked; /* rows locked by others are left out */
-  uint8_t no_wait;     /* rows locked by others: PBXT_LOCK_TIMEOUT at once */
-  uint8_t autonomous;  /* each change commits by itself, visible at once (sequences) */
-  uint8_t newest;      /* the newest versions count, whatever the snapshot sees */
+  uint8_t lock_mode;          /* pbxt_lock_mode of rows read */
+  uint8_t for_write;          /* the statement may change this table */
+  uint8_t skip_locked;        /* rows locked by others are left out */
+  uint8_t no_wait;            /* rows locked by others: PBXT_LOCK_TIMEOUT at once */
+  uint8_t autonomous;         /* each change commits by itself, visible at once (sequences) */
+  uint8_t newest;             /* the newest versions count, whatever the snapshot sees */
+  uint8_t check_foreign_keys; /* changes are held to foreign keys, and their actions done */
 } pbxt_bind;
 
 pbxt_status pbxt_cursor_open(pbxt_table* table, pbxt_cursor** cursor);
@@ -441,6 +634,14 @@ pbxt_status pbxt_bulk_refused(pbxt_cursor* cursor, uint8_t* record);
 
 /* After PBXT_DUPLICATE_KEY: which index (position in the definition) and the row that has the key. */
 void pbxt_cursor_duplicate(const pbxt_cursor* cursor, uint32_t* index, uint64_t* row_id);
+
+/* After PBXT_ROW_IS_REFERENCED or PBXT_NO_REFERENCED_ROW: constraint and tables, valid until the next call
+   with this cursor. PBXT_NOT_FOUND if its last error was another. */
+pbxt_status pbxt_cursor_violated(const pbxt_cursor* cursor, pbxt_text* constraint, pbxt_text* child,
+                                 pbxt_text* parent);
+
+/* True if constraints are bound to the table as their parent, its own included. O(1). */
+int pbxt_table_is_referenced(const pbxt_table* table);
 
 /* Exact number of rows the session's snapshot sees (own changes included), O(log recent commits). */
 pbxt_status pbxt_count(pbxt_cursor* cursor, pbxt_session* session, uint64_t* rows);

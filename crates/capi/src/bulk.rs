@@ -32,9 +32,12 @@ pub unsafe extern "C" fn pbxt_bulk_begin(handle: *mut PbxtCursor, expected_rows:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_bulk_end(handle: *mut PbxtCursor, abort: i32) -> Status {
     call(|| {
+        // SAFETY: a valid handle.
+        let outer = unsafe { cursor(handle)? };
         // SAFETY: a valid handle with its session.
-        let (cursor, session, _) = unsafe { cursor(handle)?.split()? };
-        Ok(cursor.bulk_end(session, abort != 0)?)
+        let (cursor, session, _) = unsafe { outer.split()? };
+        let ended = cursor.bulk_end(session, abort != 0);
+        Ok(outer.judged(ended)?)
     })
 }
 

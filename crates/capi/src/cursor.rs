@@ -1,5 +1,6 @@
 //! Cursors: scans, index reads, fetches and row changes.
 
+use crate::foreign_keys::{Violated, violated};
 use crate::guard::{Failure, bytes, call, value};
 use crate::session::{PbxtSession, session};
 use crate::status::Status;
@@ -23,6 +24,7 @@ pub struct PbxtBind {
     pub no_wait: u8,
     pub autonomous: u8,
     pub newest: u8,
+    pub check_foreign_keys: u8,
 }
 
 /// `pbxt_condition`.
@@ -66,9 +68,25 @@ pub struct PbxtCursor {
     columns: usize,
     record_bytes: usize,
     index: usize,
+    /// By the last change, if that is why it failed.
+    violated: Option<Violated>,
 }
 
 impl PbxtCursor {
+    /// The constraint that the last change violated.
+    pub(crate) fn violated(&self) -> Option<&Violated> {
+        self.violated.as_ref()
+    }
+
+    /// Passes on the result of a change, and keeps which constraint forbade it.
+    #[inline]
+    pub(crate) fn judged<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+        if let Err(error) = &result {
+            self.violated = violated(error);
+        }
+        result
+    }
+
     /// True if each change commits by itself.
     pub(crate) fn is_autonomous(&self) -> bool {
         self.autonomous.is_some()
@@ -138,6 +156,7 @@ pub unsafe extern "C" fn pbxt_cursor_open(handle: *mut PbxtTable, out: *mut *mut
             columns: layout.columns().len(),
             record_bytes: layout.record_length(),
             index: 0,
+            violated: None,
             host: Arc::clone(host),
         };
         // SAFETY: a place of the caller for the handle.
@@ -178,6 +197,7 @@ pub unsafe extern "C" fn pbxt_cursor_bind(
             },
             for_write: given.for_write != 0,
             newest: given.newest != 0,
+            check_foreign_keys: given.check_foreign_keys != 0,
             busy: match (given.skip_locked, given.no_wait) {
                 (0, 0) => Busy::Wait,
                 (0, _) => Busy::Fail,
@@ -474,7 +494,8 @@ pub unsafe extern "C" fn pbxt_insert(handle: *mut PbxtCursor, record: *const u8)
         // SAFETY: as above.
         let (cursor, session, length) = unsafe { outer.split()? };
         // SAFETY: as above.
-        cursor.insert(session, unsafe { host_record(record, length) })?;
+        let inserted = cursor.insert(session, unsafe { host_record(record, length) });
+        outer.judged(inserted)?;
         Ok(finish_autonomous(outer)?)
     })
 }
@@ -494,7 +515,8 @@ pub unsafe extern "C" fn pbxt_update(
         let (cursor, session, length) = unsafe { outer.split()? };
         // SAFETY: as above.
         let (old, new) = unsafe { (host_record(old_record, length), host_record(new_record, length)) };
-        let changed = cursor.update(session, RowId::new(row_id), old, new)?;
+        let changed = cursor.update(session, RowId::new(row_id), old, new);
+        let changed = outer.judged(changed)?;
         finish_autonomous(outer)?;
         answer(changed, Status::SameRow)
     })
@@ -508,7 +530,8 @@ pub unsafe extern "C" fn pbxt_delete(handle: *mut PbxtCursor, row_id: u64, _reco
         let outer = unsafe { cursor(handle)? };
         // SAFETY: as above.
         let (cursor, session, _) = unsafe { outer.split()? };
-        cursor.delete(session, RowId::new(row_id))?;
+        let deleted = cursor.delete(session, RowId::new(row_id));
+        outer.judged(deleted)?;
         Ok(finish_autonomous(outer)?)
     })
 }

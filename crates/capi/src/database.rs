@@ -8,9 +8,10 @@ use pbxt_io::{DirectIo, OsDisk};
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// `PBXT_ABI_VERSION`.
-const ABI_VERSION: u32 = 1;
+const ABI_VERSION: u32 = 3;
 
 /// `pbxt_options`.
 #[repr(C)]
@@ -77,11 +78,12 @@ pub unsafe extern "C" fn pbxt_open(
             options.cache_bytes
         };
         let observer: Arc<PbxtHost> = Arc::clone(&host);
+        let table_host: Arc<PbxtHost> = Arc::clone(&host);
         let engine_options = Options {
-            cache_bytes,
             background: options.background_threads != 0,
             observer: Some(observer),
-            ..Options::default()
+            host: Some(table_host),
+            ..Options::for_cache(cache_bytes)
         };
         let disk = OsDisk::open(Path::new(&directory), true)?.with_direct_io(direct_io(options.direct_io)?);
         let disk = Arc::new(disk);
@@ -137,6 +139,17 @@ pub unsafe extern "C" fn pbxt_set_max_snapshot_age(db: *mut PbxtDb, seconds: u64
     call(|| {
         // SAFETY: a valid handle.
         unsafe { database(db)? }.db.set_max_snapshot_age(seconds);
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_set_print_all_deadlocks(db: *mut PbxtDb, on: u8) -> Status {
+    call(|| {
+        // SAFETY: a valid handle.
+        let waits = &unsafe { database(db)? }.db.waits;
+        waits.print_deadlocks.store(on != 0, Ordering::Relaxed);
         Ok(())
     })
 }

@@ -1,8 +1,9 @@
 //! Definition: `pbxt_table_def` and its parts, turned into layouts, key specifications and table definitions.
 
+use crate::foreign_keys::{PbxtForeignKey, foreign_key};
 use crate::guard::{bytes, text};
 use pbxt::host::HostIndex;
-use pbxt::{Compression, ConflictMode, Error, IndexDef, Result, TableDef};
+use pbxt::{Compression, ConflictMode, Error, HostRecordDef, IndexDef, RecordColumn, Result, TableDef};
 use pbxt_base::{IndexId, TableId};
 use pbxt_rows::{HostColumn, HostKind, HostLayout, KeyEncoding, KeyPart, KeySpec, Order, WeightScheme};
 use std::ffi::{c_char, c_void};
@@ -20,6 +21,11 @@ pub struct PbxtColumn {
     pub pad: u8,
     pub stored: u8,
     pub order: u8,
+    pub has_default: u8,
+    pub name: *const c_char,
+    pub name_len: usize,
+    pub type_text: *const c_char,
+    pub type_len: usize,
 }
 
 /// `pbxt_key_part`.
@@ -75,6 +81,12 @@ pub struct PbxtTableDef {
     pub conflict_mode: i32,
     pub temporary: u8,
     pub compression: u8,
+    pub check_foreign_keys: u8,
+    pub default_record: *const u8,
+    pub foreign_keys: *const PbxtForeignKey,
+    pub foreign_key_count: u32,
+    pub replaces: *const c_char,
+    pub replaces_len: usize,
 }
 
 /// Schema version of every definition made here; ALTER in place will count it up.
@@ -84,7 +96,7 @@ const SCHEMA_VERSION: u16 = 1;
 ///
 /// # Safety
 /// `data` is null with count 0, or names `count` readable elements that nobody changes while `'a` lasts.
-unsafe fn list<'a, T>(data: *const T, count: u32) -> &'a [T] {
+pub(crate) unsafe fn list<'a, T>(data: *const T, count: u32) -> &'a [T] {
     if data.is_null() || count == 0 {
         return &[];
     }
@@ -98,6 +110,42 @@ impl PbxtTableDef {
     pub(crate) unsafe fn name(&self) -> Result<&str> {
         // SAFETY: passed on.
         unsafe { text(self.name, self.name_len) }
+    }
+
+    /// Name of the table whose place this one is to take.
+    ///
+    /// # Safety
+    /// As `name`.
+    pub(crate) unsafe fn replaces(&self) -> Result<Option<&str>> {
+        // SAFETY: passed on.
+        let name = unsafe { text(self.replaces, self.replaces_len)? };
+        Ok((!name.is_empty()).then_some(name))
+    }
+
+    /// # Safety
+    /// As `name`.
+    unsafe fn host_record(&self) -> Result<Option<HostRecordDef>> {
+        if self.default_record.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: passed on.
+        let given = unsafe { list(self.columns, self.column_count) };
+        // SAFETY: passed on.
+        let mut defaults = unsafe { bytes(self.default_record, self.record_length as usize) }.to_vec();
+        let mut columns = Vec::with_capacity(given.len());
+        for column in given {
+            let place = host_column(column)?;
+            clear_pointer(&place, &mut defaults);
+            columns.push(RecordColumn {
+                // SAFETY: passed on.
+                name: unsafe { text(column.name, column.name_len)? }.to_owned(),
+                // SAFETY: passed on.
+                type_text: unsafe { text(column.type_text, column.type_len)? }.to_owned(),
+                place,
+                has_default: column.has_default != 0,
+            });
+        }
+        Ok(Some(HostRecordDef { columns, defaults }))
     }
 
     /// # Safety
@@ -149,6 +197,16 @@ impl PbxtTableDef {
             host_version: unsafe { bytes(self.host_version, self.host_version_len) }.to_vec(),
             conflict_mode: conflict_mode(self.conflict_mode)?,
             temporary: self.temporary != 0,
+            // SAFETY: as above.
+            provisional: unsafe { self.replaces()? }.is_some(),
+            // SAFETY: as above.
+            host_record: unsafe { self.host_record()? },
+            // SAFETY: as above.
+            foreign_keys: unsafe { list(self.foreign_keys, self.foreign_key_count) }
+                .iter()
+                // SAFETY: as above.
+                .map(|key| unsafe { foreign_key(key) })
+                .collect::<Result<Vec<_>>>()?,
             compression: Compression::from_code(self.compression).ok_or_else(|| {
                 Error::Invalid(format!("compression {} is not one of 0 to 3", self.compression))
             })?,
@@ -166,6 +224,20 @@ pub(crate) fn conflict_mode(code: i32) -> Result<ConflictMode> {
             "{other} is no conflict mode: use error or wait"
         ))),
     }
+}
+
+/// Values of that kind are not in the record, and what points to them means nothing later on.
+fn clear_pointer(place: &HostColumn, record: &mut [u8]) {
+    let HostKind::Blob(length_bytes) = place.kind else {
+        return;
+    };
+    let start = place.offset as usize;
+    let end = start + usize::from(length_bytes) + size_of::<*const u8>();
+    record
+        .get_mut(start..end)
+        .into_iter()
+        .flatten()
+        .for_each(|byte| *byte = 0);
 }
 
 fn column_order(column: &PbxtColumn) -> Result<Order> {

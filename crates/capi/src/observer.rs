@@ -1,6 +1,7 @@
 //! Observer: the host's callbacks behind the engine's traits.
 
-use pbxt::WaitObserver;
+use pbxt::host::TableHost;
+use pbxt::{Error, WaitObserver};
 use pbxt_rows::Weigher;
 use std::ffi::{CString, c_char, c_void};
 
@@ -16,6 +17,10 @@ pub struct PbxtHost {
     pub wait_begin: Option<unsafe extern "C" fn(*mut c_void)>,
     pub wait_end: Option<unsafe extern "C" fn(*mut c_void)>,
     pub is_killed: Option<unsafe extern "C" fn(*mut c_void) -> i32>,
+    pub commit_ordered: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub statement: Option<unsafe extern "C" fn(*mut c_void, *mut c_char, usize) -> usize>,
+    pub weights_context: Option<unsafe extern "C" fn(u32, u32, i32, i32) -> *const c_void>,
+    pub generate: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *mut u8) -> i32>,
 }
 
 impl PbxtHost {
@@ -35,8 +40,22 @@ fn pointer(host_session: usize) -> *mut c_void {
 impl WaitObserver for PbxtHost {
     fn waiting(&self, waiter: usize, blocker: usize) {
         if let (Some(report), true) = (self.wait_report, waiter != 0 && blocker != 0) {
-            // SAFETY: both are pointers the host gave at session open; the sessions are open while they are attached.
+            // SAFETY: both are pointers the host gave at session open; the sessions are open while they are attached, and
+            // the engine keeps them attached during the call (rule V4).
             unsafe { report(pointer(waiter), pointer(blocker)) }
+        }
+    }
+
+    fn prefer_victim(&self, a: usize, b: usize) -> i32 {
+        // SAFETY: as above; members of a circle wait, so their sessions are open.
+        self.victim_preference
+            .map_or(0, |prefer| unsafe { prefer(pointer(a), pointer(b)) })
+    }
+
+    fn ordered(&self, host_session: usize) {
+        if let (Some(ordered), true) = (self.commit_ordered, host_session != 0) {
+            // SAFETY: as above; the session's own thread calls.
+            unsafe { ordered(pointer(host_session)) }
         }
     }
 
@@ -58,6 +77,21 @@ impl WaitObserver for PbxtHost {
         // SAFETY: as above.
         self.is_killed
             .is_some_and(|killed| host_session != 0 && unsafe { killed(pointer(host_session)) } != 0)
+    }
+
+    fn statement(&self, host_session: usize, bytes_max: usize) -> Option<String> {
+        let statement = self.statement.filter(|_| host_session != 0)?;
+        let mut text = vec![0; bytes_max];
+        // SAFETY: the pointer the host gave at session open, which the engine uses only until the session is closed (rule
+        // T38); the text has room for its length.
+        let length = unsafe { statement(pointer(host_session), text.as_mut_ptr().cast(), bytes_max) };
+        text.truncate(length);
+        (length > 0).then(|| String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn deadlock(&self, text: &str) {
+        // Line by line, because logs cut long entries.
+        text.lines().for_each(|line| self.note(2, line));
     }
 }
 
@@ -85,6 +119,40 @@ impl Weigher for PbxtHost {
                 return;
             }
             room = needed;
+        }
+    }
+
+    fn context(&self, collation: u32, length: u32, is_prefix: bool, is_char: bool) -> Option<usize> {
+        let context = self.weights_context?;
+        // SAFETY: the host's function, which takes plain numbers; what it gives is kept by the host until the database is closed.
+        let part = unsafe { context(collation, length, i32::from(is_prefix), i32::from(is_char)) };
+        (!part.is_null()).then(|| part.expose_provenance())
+    }
+}
+
+impl TableHost for PbxtHost {
+    fn generate(&self, host_session: usize, table: &str, record: &mut [u8]) -> pbxt::Result<()> {
+        let failed =
+            |why: &str| Error::Invalid(format!("columns of table '{table}' could not be computed: {why}"));
+        let generate = self
+            .generate
+            .ok_or_else(|| failed("the host does not offer it"))?;
+        if host_session == 0 {
+            return Err(failed("no connection of the host runs the statement"));
+        }
+        // SAFETY: the pointer the host gave at session open, used by the session's own thread; name and record are valid for the
+        // call, and the record has the layout that the host gave at create.
+        let answer = unsafe {
+            generate(
+                pointer(host_session),
+                table.as_ptr().cast(),
+                table.len(),
+                record.as_mut_ptr(),
+            )
+        };
+        match answer {
+            0 => Ok(()),
+            error => Err(failed(&format!("the host gave error {error}"))),
         }
     }
 }

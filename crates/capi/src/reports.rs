@@ -1,8 +1,9 @@
-//! Reports: status text, counters, running transactions.
+//! Reports: status text and counters.
 
 use crate::database::{PbxtDb, database};
-use crate::guard::{call, value};
+use crate::guard::call;
 use crate::status::Status;
+use pbxt::Space;
 use std::ffi::{CString, c_char};
 
 /// See the header.
@@ -49,9 +50,14 @@ pub struct PbxtCounters {
     pub rows_read: u64,
     pub blocks_skipped: u64,
     pub write_conflicts: u64,
+    pub serialization_failures: u64,
     pub deadlocks: u64,
     pub lock_waits: u64,
     pub lock_timeouts: u64,
+    pub lock_wait_kills: u64,
+    pub lock_waits_now: u64,
+    pub lock_wait_millis: u64,
+    pub lock_wait_millis_max: u64,
     pub log_bytes_written: u64,
     pub log_batches: u64,
     pub log_syncs: u64,
@@ -65,6 +71,20 @@ pub struct PbxtCounters {
     pub blob_bytes_written: u64,
     pub segments_now: u64,
     pub data_bytes_on_disk_now: u64,
+    pub space_log_rows_now: u64,
+    pub space_log_unneeded_now: u64,
+    pub space_log_ahead_now: u64,
+    pub space_row_base_now: u64,
+    pub space_row_upper_now: u64,
+    pub space_row_dead_now: u64,
+    pub space_row_unnamed_now: u64,
+    pub space_index_base_now: u64,
+    pub space_index_upper_now: u64,
+    pub space_index_dead_now: u64,
+    pub space_index_unnamed_now: u64,
+    pub space_image_now: u64,
+    pub space_blob_now: u64,
+    pub space_manifest_now: u64,
     pub recovery_micros: u64,
     pub recovery_log_bytes: u64,
     pub recovery_records: u64,
@@ -113,9 +133,14 @@ pub unsafe extern "C" fn pbxt_get_counters(db: *mut PbxtDb, out: *mut PbxtCounte
             rows_read: now.rows_read,
             blocks_skipped: now.blocks_skipped,
             write_conflicts: now.write_conflicts,
+            serialization_failures: now.serialization_failures,
             deadlocks: now.deadlocks,
             lock_waits: now.lock_waits,
             lock_timeouts: now.lock_timeouts,
+            lock_wait_kills: now.lock_wait_kills,
+            lock_waits_now: now.lock_waits_now,
+            lock_wait_millis: now.lock_wait_millis,
+            lock_wait_millis_max: now.lock_wait_millis_max,
             log_bytes_written: now.log.bytes_written,
             log_batches: now.log.batches,
             log_syncs: now.log.syncs,
@@ -128,7 +153,7 @@ pub unsafe extern "C" fn pbxt_get_counters(db: *mut PbxtDb, out: *mut PbxtCounte
             row_map_memory_bytes_now: now.row_map_bytes,
             blob_bytes_written: now.blob_bytes,
             segments_now: now.segments,
-            data_bytes_on_disk_now: now.bytes_on_disk,
+            data_bytes_on_disk_now: now.space.total(),
             recovery_micros: now.recovery_micros,
             recovery_log_bytes: now.recovery_bytes,
             recovery_records: now.recovery_records,
@@ -158,6 +183,7 @@ pub unsafe extern "C" fn pbxt_get_counters(db: *mut PbxtDb, out: *mut PbxtCounte
             index_pieces_now: now.index_runs.pieces,
             index_run_bytes_now: now.index_runs.bytes,
             background_jobs_now: now.background_jobs,
+            ..space_counters(&now.space)
         };
         // SAFETY: a place of the caller.
         unsafe { *out = counters };
@@ -165,42 +191,23 @@ pub unsafe extern "C" fn pbxt_get_counters(db: *mut PbxtDb, out: *mut PbxtCounte
     })
 }
 
-/// `pbxt_txn_info`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-#[expect(missing_docs, reason = "the header documents them")]
-pub struct PbxtTxnInfo {
-    pub txn_id: u64,
-    pub host_thread_id: u64,
-    pub rows_written: u64,
-    pub age_seconds: u64,
-    pub snapshot_ts: u64,
-    pub waiting_for_txn: u64,
-    pub state: u32,
-}
-
-/// See the header.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_list_txns(db: *mut PbxtDb, out: *mut PbxtTxnInfo, cap: usize) -> usize {
-    value(0, || {
-        // SAFETY: a valid handle.
-        let Ok(db) = (unsafe { database(db) }) else {
-            return 0;
-        };
-        let listed = db.db.list_txns();
-        for (position, txn) in listed.iter().take(cap).enumerate() {
-            let info = PbxtTxnInfo {
-                txn_id: txn.txn.raw(),
-                host_thread_id: txn.host_thread,
-                rows_written: txn.rows_written,
-                age_seconds: txn.age_seconds,
-                snapshot_ts: txn.snapshot.raw(),
-                waiting_for_txn: txn.waiting_for.raw(),
-                state: u32::from(txn.prepared),
-            };
-            // SAFETY: the caller has room for `cap` items.
-            unsafe { out.add(position).write(info) };
-        }
-        listed.len().min(cap)
-    })
+/// The counters that say what the bytes on disk are for.
+fn space_counters(space: &Space) -> PbxtCounters {
+    PbxtCounters {
+        space_log_rows_now: space.log_rows,
+        space_log_unneeded_now: space.log_unneeded,
+        space_log_ahead_now: space.log_ahead,
+        space_row_base_now: space.row_base,
+        space_row_upper_now: space.row_upper,
+        space_row_dead_now: space.row_dead,
+        space_row_unnamed_now: space.row_unnamed,
+        space_index_base_now: space.index_base,
+        space_index_upper_now: space.index_upper,
+        space_index_dead_now: space.index_dead,
+        space_index_unnamed_now: space.index_unnamed,
+        space_image_now: space.image,
+        space_blob_now: space.blob,
+        space_manifest_now: space.manifest,
+        ..PbxtCounters::default()
+    }
 }

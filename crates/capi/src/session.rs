@@ -18,6 +18,8 @@ pub struct PbxtSessionConfig {
     pub conflict_mode: i32,
     pub lock_wait_timeout_ms: u64,
     pub flush_at_commit: u8,
+    pub read_only: u8,
+    pub ordered: u8,
 }
 
 /// `pbxt_session`. The gate stands apart because a killer's thread reads it while the owner works.
@@ -94,6 +96,8 @@ pub unsafe extern "C" fn pbxt_session_configure(
                 2 => FlushAtCommit::Written,
                 _ => FlushAtCommit::Durable,
             },
+            read_only: config.read_only != 0,
+            ordered: config.ordered != 0,
         });
         Ok(())
     })

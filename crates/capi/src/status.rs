@@ -34,6 +34,10 @@ pub enum Status {
     Internal = 23,
     TxnAborted = 24,
     SnapshotTooOld = 25,
+    Unserializable = 26,
+    RowIsReferenced = 27,
+    NoReferencedRow = 28,
+    BadForeignKey = 29,
 }
 
 impl From<&Error> for Status {
@@ -45,10 +49,14 @@ impl From<&Error> for Status {
             Error::Row(pbxt_rows::Error::TooLarge { .. }) | Error::KeyTooLarge { .. } => Self::TooLarge,
             Error::WriteConflict { .. } => Self::WriteConflict,
             Error::Deadlock { .. } => Self::Deadlock,
+            Error::Unserializable => Self::Unserializable,
             Error::LockTimeout { .. } => Self::LockTimeout,
             Error::Killed => Self::Killed,
             Error::DuplicateKey { .. } => Self::DuplicateKey,
             Error::RowNotFound { .. } => Self::RowDeleted,
+            Error::RowIsReferenced { .. } => Self::RowIsReferenced,
+            Error::NoReferencedRow { .. } => Self::NoReferencedRow,
+            Error::BadForeignKey { .. } => Self::BadForeignKey,
             Error::NoSuchTable { .. } => Self::NoSuchTable,
             Error::TableExists { .. } => Self::TableExists,
             Error::DefinitionChanged { .. } => Self::DefChanged,
@@ -89,11 +97,19 @@ mod tests {
                 Error::WriteConflict { table: table(), row },
                 Status::WriteConflict,
             ),
-            (Error::Deadlock { txn }, Status::Deadlock),
+            (
+                Error::Deadlock {
+                    txn,
+                    table: table(),
+                    other: None,
+                },
+                Status::Deadlock,
+            ),
+            (Error::Unserializable, Status::Unserializable),
             (
                 Error::LockTimeout {
                     table: table(),
-                    holder: txn,
+                    holder: pbxt::Blocker { txn, host_thread: 1 },
                     waited_ms: 0,
                 },
                 Status::LockTimeout,
@@ -137,6 +153,41 @@ mod tests {
             ),
             (Error::Invalid(table()), Status::Invalid),
             (Error::NoSuchXid, Status::NoSuchXid),
+        ];
+        for (error, status) in cases {
+            assert_eq!(Status::from(&error), status, "{error}");
+        }
+    }
+
+    #[test]
+    fn every_violation_of_a_foreign_key_has_its_own_status() {
+        let table = || "t".to_owned();
+        let cases = [
+            (
+                Error::RowIsReferenced {
+                    constraint: table(),
+                    child: table(),
+                    parent: table(),
+                },
+                Status::RowIsReferenced,
+            ),
+            (
+                Error::NoReferencedRow {
+                    constraint: table(),
+                    child: table(),
+                    parent: table(),
+                    why: "",
+                },
+                Status::NoReferencedRow,
+            ),
+            (
+                Error::BadForeignKey {
+                    constraint: table(),
+                    child: table(),
+                    why: table(),
+                },
+                Status::BadForeignKey,
+            ),
         ];
         for (error, status) in cases {
             assert_eq!(Status::from(&error), status, "{error}");

@@ -7,7 +7,7 @@ use crate::observer::PbxtHost;
 use crate::session::{PbxtSession, session};
 use crate::status::Status;
 use pbxt::host::{HostTable, SharedWeigher};
-use pbxt::{Error, Session};
+use pbxt::{Creation, Error, Renaming, Session};
 use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
 
@@ -31,6 +31,13 @@ unsafe fn optional_session<'a>(handle: *mut PbxtSession) -> Option<&'a Session> 
     unsafe { session(handle) }.ok().map(|session| &*session)
 }
 
+// The flags of the header.
+const DROP_UNLESS_REFERENCED: u32 = 1;
+const RENAME_KEEP_REFERENCES: u32 = 1;
+const RENAME_SETS_ASIDE: u32 = 2;
+const RENAME_TAKES_PLACE: u32 = 4;
+const CHECK_FOREIGN_KEYS: u32 = 8;
+
 /// See the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_table_create(
@@ -42,8 +49,13 @@ pub unsafe extern "C" fn pbxt_table_create(
         // SAFETY: valid for the call.
         let (db, def) = unsafe { (database(db)?, &*def) };
         // SAFETY: the definition's pointers are valid for the call.
-        let definition = unsafe { def.definition()? };
-        db.db.create_table(definition, def.auto_increment)?;
+        let (definition, replaces) = unsafe { (def.definition()?, def.replaces()?) };
+        let creation = Creation {
+            checks: def.check_foreign_keys != 0,
+            replaces,
+        };
+        db.db
+            .create_table_with(definition, def.auto_increment, creation)?;
         Ok(())
     })
 }
@@ -55,12 +67,14 @@ pub unsafe extern "C" fn pbxt_table_drop(
     session: *mut PbxtSession,
     name: *const c_char,
     name_len: usize,
+    flags: u32,
 ) -> Status {
     call(|| {
         // SAFETY: valid for the call.
         let (db, session, name) =
             unsafe { (database(db)?, optional_session(session), text(name, name_len)?) };
-        Ok(db.db.drop_table(session, name)?)
+        let unless_referenced = flags & DROP_UNLESS_REFERENCED != 0;
+        Ok(db.db.drop_table_unless(session, name, unless_referenced)?)
     })
 }
 
@@ -73,13 +87,38 @@ pub unsafe extern "C" fn pbxt_table_rename(
     from_len: usize,
     to: *const c_char,
     to_len: usize,
+    flags: u32,
 ) -> Status {
     call(|| {
         // SAFETY: valid for the call.
         let (db, session) = unsafe { (database(db)?, optional_session(session)) };
         // SAFETY: valid for the call.
         let (from, to) = unsafe { (text(from, from_len)?, text(to, to_len)?) };
-        Ok(db.db.rename_table(session, from, to)?)
+        let renaming = Renaming {
+            keep_references: flags & RENAME_KEEP_REFERENCES != 0,
+            sets_aside: flags & RENAME_SETS_ASIDE != 0,
+            takes_place: flags & RENAME_TAKES_PLACE != 0,
+            checks: flags & CHECK_FOREIGN_KEYS != 0,
+        };
+        Ok(db.db.rename_table_with(session, from, to, renaming)?)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_table_redefine(
+    db: *mut PbxtDb,
+    session: *mut PbxtSession,
+    def: *const PbxtTableDef,
+) -> Status {
+    call(|| {
+        // SAFETY: valid for the call.
+        let (db, session, def) = unsafe { (database(db)?, optional_session(session), &*def) };
+        // SAFETY: the definition's pointers are valid for the call.
+        let definition = unsafe { def.definition()? };
+        Ok(db
+            .db
+            .redefine_table(session, definition, def.check_foreign_keys != 0)?)
     })
 }
 

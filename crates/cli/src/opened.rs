@@ -11,7 +11,7 @@ use crate::piece_content::Content;
 use crate::report::Report;
 use crate::scratch_disk::ScratchDisk;
 use crate::text::{count, size};
-use pbxt::{Database, Error, Options, Session, Table, check_table};
+use pbxt::{Action, Database, Error, ForeignKeyInfo, Options, RecordColumn, Session, Table, check_table};
 use pbxt_io::Disk;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -64,7 +64,7 @@ impl Opened {
         content
     }
 
-    /// Prints the tables, one a line.
+    /// Prints the tables: one a line, columns and foreign keys below it.
     pub(crate) fn print_tables(&self, out: &mut dyn Write) -> Outcome<()> {
         for table in self.db.catalog.tables() {
             let info = table.info();
@@ -77,6 +77,13 @@ impl Opened {
                 size(info.data_bytes),
                 indexes_of(&table)
             )?;
+            if let Some(record) = &table.def().host_record {
+                let columns: Vec<String> = record.columns.iter().map(column_line).collect();
+                writeln!(out, "    columns {}", columns.join(", "))?;
+            }
+            for key in self.db.foreign_keys_of(&table.name())? {
+                writeln!(out, "    {}", foreign_key_line(&key))?;
+            }
         }
         Ok(())
     }
@@ -140,6 +147,38 @@ pub(crate) fn for_table(directory: &Directory) -> Outcome<Opened> {
         )));
     }
     Ok(Opened::open(&directory.path)?)
+}
+
+fn column_line(column: &RecordColumn) -> String {
+    format!("'{}' {}", column.name, column.type_text)
+}
+
+fn foreign_key_line(key: &ForeignKeyInfo) -> String {
+    let ours: Vec<&str> = key.columns.iter().map(|column| column.child.as_str()).collect();
+    let theirs: Vec<&str> = key.columns.iter().map(|column| column.parent.as_str()).collect();
+    let bound = match &key.parent_index {
+        Some(index) => format!("found by index '{index}'"),
+        None => "not bound: no such table, or it does not fit".into(),
+    };
+    format!(
+        "foreign key '{}': ({}) refers to '{}' ({}), on delete {}, on update {}; {bound}",
+        key.name,
+        ours.join(", "),
+        key.parent,
+        theirs.join(", "),
+        action_text(key.on_delete),
+        action_text(key.on_update),
+    )
+}
+
+fn action_text(action: Action) -> &'static str {
+    match action {
+        Action::Restrict => "restrict",
+        Action::Cascade => "cascade",
+        Action::SetNull => "set null",
+        Action::NoAction => "no action",
+        Action::SetDefault => "set default",
+    }
 }
 
 fn indexes_of(table: &Table) -> String {

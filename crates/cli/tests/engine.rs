@@ -2,9 +2,12 @@
 //! columns, and nothing of it changes, although it is opened.
 
 mod common;
+#[path = "../../engine/tests/common/family.rs"]
+mod family;
 
 use common::{answer, flip, overwrite, state, text_of, wait_until_free};
-use pbxt::{Database, Options, Progress};
+use family::Plan;
+use pbxt::{Action, Database, Options, Progress};
 use pbxt_io::OsDisk;
 use pbxt_segment::{PieceWriter, SegmentClass};
 use pbxt_sim::client::Client;
@@ -14,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Rows of table `t`; some have left the log. Ends as `end` says.
-fn fill(directory: &Path, end: impl FnOnce(&Database)) {
+fn fill(directory: &Path, end: impl FnOnce(&Arc<Database>)) {
     let options = Options {
         geometry: geometry(),
         cache_bytes: 1 << 20,
@@ -70,6 +73,24 @@ fn tables_are_listed_and_checked_without_a_byte_written() {
     );
     assert!(!text.contains("orphan"), "{text}");
     assert!(before == state(directory.path()), "not a byte of it has changed");
+}
+
+#[test]
+fn tables_are_listed_with_columns_and_foreign_keys() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fill(directory.path(), |db| {
+        let child = Plan::new("./d/c", 2).key("fk", &[1], "./d/p", &[0], Action::Cascade, Action::SetNull);
+        db.create_table(Plan::new("./d/p", 1).definition(), 1)
+            .expect("a parent");
+        db.create_table(child.definition(), 1).expect("a child");
+        db.close().expect("closed");
+    });
+    let (text, code) = answer(&["inspect", "--open", text_of(directory.path())]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("\n    columns 'c0' int, 'c1' int\n"), "{text}");
+    let line = "\n    foreign key 'fk': (c1) refers to './d/p' (c0), on delete cascade, on update set null; \
+                found by index 'primary'\n";
+    assert!(text.contains(line), "{text}");
 }
 
 #[test]

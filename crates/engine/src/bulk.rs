@@ -372,8 +372,7 @@ impl Session {
                     self.hand_over(number)?;
                 }
                 if rows.is_multiple_of(PROGRESS_ROWS) {
-                    let written = self.work.rows_written + rows;
-                    self.gate.shown.rows_written.store(written, Ordering::Relaxed);
+                    self.shown.rows_loading(rows);
                     if self.db.waits.host_killed(&self.gate) {
                         self.bulk.open[number].state = State::Failed;
                         return Err(Error::Killed);
@@ -426,6 +425,7 @@ impl Session {
     /// Forgets all brackets and what they took in: the transaction or statement is rolled back.
     pub(crate) fn forget_bulk(&mut self) {
         self.bulk.open.clear();
+        self.shown.rows_loading(0);
     }
 
     fn flush_bracket(&mut self, number: usize) -> Result<()> {

@@ -25,7 +25,6 @@ use pbxt_segment::SegmentClass;
 use pbxt_txlog::{INGEST_PIECES_MAX, IngestPiece, IngestRecord, Space};
 use pbxt_txn::{LockMode, Resource, Stamp};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Bytes of an ingest record beside its pieces, and of a piece, at most.
 const RECORD_BYTES: usize = 64;
@@ -60,11 +59,11 @@ impl Session {
         let work = &mut self.work.tables[position];
         work.rows += loaded.count.cast_signed();
         work.bytes += payload_bytes.cast_signed();
+        work.shown.note_many(loaded.count);
         self.work.rows_written += loaded.count;
-        let written = self.work.rows_written;
-        self.gate.shown.rows_written.store(written, Ordering::Relaxed);
+        self.shown.rows_loading(0);
         self.db.counters.rows_inserted.add(loaded.count);
-        Ok(())
+        self.meet_readers_of_load(table)
     }
 
     /// Publishes the runs of unique indexes and waits until no other transaction has one of their keys (rule X15).
@@ -85,6 +84,7 @@ impl Session {
                 Ok(Met::Unfinished { index, key, txn }) => {
                     withdraw_claims(table, loaded);
                     let resource = Resource::Key(table.indexes[index].def.id, key);
+                    self.shown.about_key(&[]);
                     let blockers = || unfinished(&db, txn);
                     let waited = self.wait(&mut turn, table, resource, LockMode::Exclusive, false, blockers);
                     if let Err(error) = waited {
@@ -155,7 +155,7 @@ impl Session {
     /// Withdraws the load (rule L10).
     fn give_up(&mut self, table: &Arc<Table>, loaded: &mut Loaded, from: Lsn, error: Error) -> Result<()> {
         withdraw_claims(table, loaded);
-        if matches!(error, Error::Deadlock { .. }) {
+        if matches!(error, Error::Deadlock { .. } | Error::Unserializable) {
             // The whole transaction is rolled back.
             loaded.files.keep();
             return Err(error);

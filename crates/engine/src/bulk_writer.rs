@@ -270,7 +270,7 @@ impl BulkWriter {
         }
         self.open_sections.push(writer.end(&mut out)?);
         self.count += rows;
-        let is_full = out.file_bytes() >= PIECE_BYTES_MAX;
+        let is_full = out.file_bytes() >= PIECE_BYTES_MAX.min(self.db.piece_sizes().file);
         self.out = Some(out);
         if is_full {
             self.finish_row_file()?;

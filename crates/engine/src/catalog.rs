@@ -111,6 +111,15 @@ impl Catalog {
             .collect()
     }
 
+    /// Tables whose names begin with `prefix`.
+    pub(crate) fn tables_under(&self, prefix: &str) -> Vec<Arc<Table>> {
+        let maps = self.maps.read();
+        let from = maps.by_name.range(prefix.to_owned()..);
+        from.take_while(|(name, _)| name.starts_with(prefix))
+            .map(|(_, table)| Arc::clone(table))
+            .collect()
+    }
+
     /// All tables.
     pub fn tables(&self) -> Vec<Arc<Table>> {
         self.maps.read().by_name.values().cloned().collect()

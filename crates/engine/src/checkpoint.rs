@@ -43,7 +43,7 @@ pub(crate) struct Moment {
     ts: CommitTs,
     /// Keeps the row counts of `ts`.
     _snapshot: Snapshot,
-    /// Tables that existed, with their definitions.
+    /// Tables that existed, with their definitions; temporary ones too, whose entries leave memory and whose image is not made.
     pub tables: Vec<(Arc<Table>, Arc<TableDef>)>,
     last_ids: (u32, u32),
 }
@@ -53,6 +53,7 @@ impl Database {
     pub fn checkpoint_step(&self) -> Result<()> {
         let _turn = self.maintenance.begin(self);
         self.poison.check()?;
+        let superseded = self.upkeep.merged_away();
         let job = self.flight.begin(&self.store);
         let moment = self.begin_checkpoint()?;
         stop_point!("checkpoint.after_begin");
@@ -78,6 +79,7 @@ impl Database {
         }
         drop(job);
         self.maintenance.note_done(moment.start);
+        self.upkeep.note_given_back(superseded);
         self.log.set_start(log_start);
         self.store.drop_below_log()?;
         self.remove_unnamed(&named)?;
@@ -97,7 +99,7 @@ impl Database {
                 break (start, snapshot);
             }
         };
-        let tables = self.catalog.tables().into_iter().filter(|table| !table.temporary);
+        let tables = self.catalog.tables().into_iter();
         Ok(Moment {
             start,
             floor,
@@ -131,7 +133,8 @@ impl Database {
             out.prepared(found)?;
         }
         let mut named = FileSet::from([(SegmentClass::Meta, out.id())]);
-        for (table, def) in &moment.tables {
+        let lasting = moment.tables.iter().filter(|(table, _)| !table.temporary);
+        for (table, def) in lasting {
             save_table(&mut out, moment, table, def, &mut named)?;
         }
         stop_point!("checkpoint.before_log_wait");

@@ -3,7 +3,8 @@
 //! Why it exists: everything that decides what a transaction's versions are worth stands in one file.
 //! Rules: D6 committed iff END(commit) is in the valid log. T2 END's log space and the commit timestamp are taken in
 //! one critical section, so timestamp order is log order; inside it nothing blocks on I/O. T13 state is stored before
-//! the waiters are woken. T8 a rollback to a mark is one record and one void range; nothing is undone row by row.
+//! the waiters are woken. T8 a rollback to a mark is one record and one void range; nothing is undone row by row. V2 what
+//! was said of a prepared transaction is durable before it is answered.
 //! Latches and I/O: the commit critical section (txn table); the wait for the disk comes after it, with no latch held.
 //! After a crash: a transaction without END is aborted, one with PREPARE and no END comes back prepared.
 
@@ -25,11 +26,15 @@ impl Session {
             Phase::Idle => Ok(()),
             Phase::Doomed(why) => Err(Error::TransactionAborted { why }),
             Phase::Active | Phase::Prepared => {
-                let end = self.publish_commit()?;
+                let end = match self.publish_commit() {
+                    Err(Error::Unserializable) => return Err(self.give_up_unserializable()),
+                    end => end?,
+                };
                 let flush = self.config.flush;
                 let logged = self.work.logged;
                 self.finish();
                 if logged {
+                    self.db.waits.ordered(&self.gate);
                     self.db.wait_for(end, flush)
                 } else {
                     Ok(())
@@ -59,8 +64,10 @@ impl Session {
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
         self.refuse_if_over()?;
         self.flush_all_bulk()?;
-        if !self.work.logged {
+        self.prepare_serial()?;
+        if !self.work.outlives_session() {
             self.phase = Phase::Prepared;
+            self.shown.prepared();
             self.work.xid = xid.to_vec();
             return Ok(());
         }
@@ -86,26 +93,35 @@ impl Session {
         self.db.txns.prepare(self.work.txn);
         self.work.xid = xid.to_vec();
         self.phase = Phase::Prepared;
+        self.shown.prepared();
         Ok(())
     }
 
-    /// Rolls the whole transaction back. Costs one record, not flushed.
+    /// Rolls the whole transaction back. Costs one record; it is waited for only after a durable vote, which would come
+    /// back after a crash (rule V2).
     pub fn rollback(&mut self) -> Result<()> {
         self.forget_bulk();
         if self.phase == Phase::Idle {
             return Ok(());
         }
+        let voted = self.phase == Phase::Prepared && self.work.outlives_session();
         let result = self.db.abort(self.work.txn, self.work.logged);
         self.suspect_kept();
         self.finish();
-        result
+        result?;
+        if voted {
+            self.db.wait_for(self.db.log.tail(), FlushAtCommit::Durable)?;
+        }
+        Ok(())
     }
 
-    /// Leaves a prepared transaction behind for `commit_prepared` or `rollback_prepared`.
+    /// Leaves a prepared transaction behind for `commit_prepared` or `rollback_prepared`. One that has changed nothing but
+    /// temporary tables ends with its session, as they do (rule V11).
     pub fn detach_prepared(&mut self) {
-        if self.phase == Phase::Prepared && self.work.logged {
+        if self.phase == Phase::Prepared && self.work.outlives_session() {
             let work = std::mem::take(&mut self.work);
             self.db.waits.detach(work.txn);
+            self.shown.end();
             self.db.prepared.insert(work);
             self.phase = Phase::Idle;
         }
@@ -126,6 +142,7 @@ impl Session {
 
     /// Rule T8: what lies in [mark, now) is void for everyone.
     pub(crate) fn roll_back_to_mark(&mut self, mark: &Mark) -> Result<()> {
+        self.referenced_changes += 1;
         for (position, work) in self.work.tables.iter_mut().enumerate() {
             let marked = mark.rows.get(position).copied().unwrap_or_default();
             (work.rows, work.unseen) = (marked.rows, marked.unseen);
@@ -187,6 +204,11 @@ impl Session {
 
     /// END(commit) and visibility (rule T2). Returns the end of the record.
     fn publish_commit(&mut self) -> Result<Lsn> {
+        if !self.work.logged
+            && let Some(serial) = &mut self.work.serial
+        {
+            self.db.serial.commit_unchanged(serial)?;
+        }
         if self.work.txn.raw() == 0 {
             return Ok(Lsn::new(0));
         }
@@ -196,13 +218,14 @@ impl Session {
             return Ok(Lsn::new(0));
         }
         self.collect_deltas();
-        self.db.publish_commit(&self.work, &self.delta_buffer)
+        self.db.publish_commit(&mut self.work, &self.delta_buffer)
     }
 
     /// Gives back everything the ended transaction held and returns to Idle.
     pub(crate) fn finish(&mut self) {
         let work = std::mem::take(&mut self.work);
         self.db.waits.detach(work.txn);
+        self.shown.end();
         self.db.release(work);
         self.gate.clear_kill();
         self.phase = Phase::Idle;
@@ -211,7 +234,16 @@ impl Session {
 
 impl Database {
     /// Appends END(commit) and publishes the timestamp in one critical section (rule T2).
-    pub(crate) fn publish_commit(&self, work: &Work, deltas: &[CountDelta]) -> Result<Lsn> {
+    pub(crate) fn publish_commit(&self, work: &mut Work, deltas: &[CountDelta]) -> Result<Lsn> {
+        let Some(mut serial) = work.serial.take() else {
+            return self.publish_end(work, deltas).map(|(_, end)| end);
+        };
+        let published = self.serial.commit(&mut serial, || self.publish_end(work, deltas));
+        work.serial = Some(serial);
+        published?.map(|(_, end)| end)
+    }
+
+    fn publish_end(&self, work: &Work, deltas: &[CountDelta]) -> Result<(CommitTs, Lsn)> {
         let voids = few(&work.voids);
         let length = EndRecord {
             txn: work.txn,
@@ -221,7 +253,7 @@ impl Database {
         }
         .encoded_len();
         let now = self.clock.unix_seconds();
-        let (_, end) = self
+        let (ts, end) = self
             .txns
             .commit_critical(work.txn, |ts: CommitTs| -> Result<Lsn> {
                 stop_point!("commit.after_ts");
@@ -245,7 +277,7 @@ impl Database {
         for table in &work.tables {
             table.table.note_commit(table.bytes, now);
         }
-        Ok(end)
+        Ok((ts, end))
     }
 
     /// Marks a transaction aborted and says so in the log.
@@ -270,7 +302,10 @@ impl Database {
     }
 
     /// Gives back the locks of an ended transaction and wakes its waiters (rule T13).
-    pub(crate) fn release(&self, work: Work) {
+    pub(crate) fn release(&self, mut work: Work) {
+        if let Some(serial) = work.serial.take() {
+            self.serial.end(*serial);
+        }
         if work.txn.raw() == 0 {
             return;
         }

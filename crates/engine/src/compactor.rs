@@ -161,7 +161,7 @@ impl Database {
             let number = rows[0].table;
             let table = &batch.tables[number];
             let shape = table.base.shape();
-            let mut cutter = Cutter::for_patch(&shape);
+            let mut cutter = Cutter::for_patch(&shape, out.sizes());
             let mut writer = RowWriter::new(table.schema(), codec_of(table, Level::Upper));
             let mut level = Level::Upper;
             for found in rows.iter().filter(|found| !matches!(found.slot, Slot::Nothing)) {

@@ -38,6 +38,12 @@ pub struct Counters {
     pub blocks_skipped: Counter,
     /// Statements refused because a row changed after their snapshot.
     pub write_conflicts: Counter,
+    /// Transactions ended because no serial order had them (rule T29).
+    pub serialization_failures: Counter,
+    /// Parents that constraints looked up; keys that a statement remembered are not counted.
+    pub parents_looked_up: Counter,
+    /// Rows that actions of constraints deleted or changed.
+    pub rows_acted_on: Counter,
     /// Microseconds the last recovery took.
     pub recovery_micros: Counter,
     /// Records it read.

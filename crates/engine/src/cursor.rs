@@ -2,8 +2,8 @@
 //!
 //! Why it exists: which version of a row a statement may see, and which lock it takes first, depends on isolation,
 //! conflict mode and statement; here it is decided once, at bind and scan start.
-//! Rules: T9 the cursor LSN is fixed when a scan starts: own later versions are passed over. T18 a serializable read
-//! holds the table in shared mode. T22 where the newest version counts (READ COMMITTED, conflict mode wait, locking
+//! Rules: T9 the cursor LSN is fixed when a scan starts: own later versions are passed over. T30 what a SERIALIZABLE
+//! transaction is about to read is noted first. T22 where the newest version counts (READ COMMITTED, conflict mode wait, locking
 //! reads) the row is locked first and judged afterwards. No epoch guard survives a return to the caller.
 //! Latches and I/O: none held between calls; reading a version may load its chunk.
 
@@ -18,7 +18,7 @@ use crate::table_scan::{Step, TableScan};
 use crate::version::{BaseRow, RowVersion};
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
-use pbxt_base::{Lsn, RowId};
+use pbxt_base::{CommitTs, Lsn, RowId, planted};
 use pbxt_rows::RowFilter;
 use pbxt_txn::{LockMode, Resource, Verdict, Viewer};
 use std::sync::Arc;
@@ -34,6 +34,8 @@ pub struct Bind {
     pub newest: bool,
     /// What to do about rows others have locked.
     pub busy: Busy,
+    /// Changes by record buffers keep the constraints (rule FK18).
+    pub check_foreign_keys: bool,
 }
 
 /// How rows are reached, decided from bind, isolation and conflict mode.
@@ -72,6 +74,8 @@ pub struct Cursor {
     row: RowId,
     /// The row last read was not locked before that read.
     lock_is_new: bool,
+    /// What is read is noted (rule T30).
+    pub(crate) is_noting: bool,
     until_kill_check: u32,
     /// Rows shown and not yet added to the database's total.
     shown: u64,
@@ -90,6 +94,7 @@ impl Cursor {
             index: IndexScan::default(),
             row: RowId::new(0),
             lock_is_new: false,
+            is_noting: false,
             until_kill_check: KILL_CHECK_ROWS,
             shown: 0,
         }
@@ -106,12 +111,7 @@ impl Cursor {
         if self.table.is_dropped() {
             return Err(dropped(&self.table));
         }
-        let serializable = session.isolation() == Isolation::Serializable;
-        if serializable && !self.table.temporary {
-            let result = session.lock_table(&self.table, LockMode::Shared);
-            session.settle(result)?;
-        }
-        Ok(())
+        session.settle_victim()
     }
 
     /// Row id of the row last read.
@@ -132,6 +132,11 @@ impl Cursor {
     /// Begins a scan of the whole table.
     pub fn scan_start(&mut self, session: &mut Session) -> Result<()> {
         self.begin_reading(session)?;
+        if self.is_noting {
+            session.note_table_read(&self.table);
+            // That is all of its rows.
+            self.is_noting = false;
+        }
         // Where another version than the snapshot's counts, the row must be judged, and perhaps locked, before it is asked.
         let filter = self.filter.as_ref().filter(|_| self.access == Access::Snapshot);
         self.scan.start(&self.table, filter.cloned());
@@ -171,7 +176,7 @@ impl Cursor {
                         return Ok(true);
                     }
                 }
-                Step::End => return Ok(false),
+                Step::End => return session.settle_victim().map(|()| false),
             }
         }
     }
@@ -184,15 +189,21 @@ impl Cursor {
         row: RowId,
         show: &mut impl FnMut(&RowVersion<'_>) -> Result<()>,
     ) -> Result<Visit> {
-        let Some(filter) = self.scan.filter().cloned() else {
+        // Moved out for the time of the visit: a count for each row would be dear.
+        let Some(filter) = self.scan.take_filter() else {
             return self.visit(session, row, show);
         };
         let mut is_admitted = false;
         let visited = self.visit(session, row, &mut |version: &RowVersion<'_>| {
             is_admitted = filter.admits(version.payload(), version.schema_version());
             if is_admitted { show(version) } else { Ok(()) }
-        })?;
-        Ok(if is_admitted { visited } else { Visit::Hidden })
+        });
+        self.scan.put_filter(filter);
+        Ok(if is_admitted {
+            visited?
+        } else {
+            visited.map(|_| Visit::Hidden)?
+        })
     }
 
     /// A row that the scan found outside the hot log.
@@ -230,10 +241,11 @@ impl Cursor {
     ) -> Result<bool> {
         self.begin_reading(session)?;
         self.view.viewer.cursor = Viewer::NO_CURSOR;
+        self.note_row(session, row);
         if self.bind.for_write && self.access == Access::Snapshot {
             // A row the snapshot sees must still be the newest; one it does not see was named by a duplicate key.
             let snapshot = self.view.viewer.snapshot;
-            let viewer = if self.is_seen(&session.db, row)? {
+            let viewer = if self.is_noting || self.is_seen(&session.db, row)? {
                 Viewer::write(snapshot, session.txn(), true)
             } else {
                 Viewer::current(session.txn())
@@ -241,7 +253,9 @@ impl Cursor {
             self.access = Access::Current;
             self.view = View::new(viewer);
         }
-        Ok(self.visit(session, row, &mut show)? == Visit::Shown)
+        let visit = self.visit(session, row, &mut show)?;
+        session.settle_victim()?;
+        Ok(visit == Visit::Shown)
     }
 
     /// The row last read did not match: its lock may go where the isolation level allows it.
@@ -254,9 +268,11 @@ impl Cursor {
 
     /// Decides access and view for the reads that follow (rules T9, T18, T22).
     pub(crate) fn begin_reading(&mut self, session: &mut Session) -> Result<()> {
+        session.settle_victim()?;
         session.refuse_if_doomed()?;
         // Rule L7: rows that are still being collected are rows of this transaction.
         session.flush_bulk(&self.table)?;
+        let serializable = session.isolation() == Isolation::Serializable;
         let newest = self.bind.newest
             || session.isolation() == Isolation::ReadCommitted
             || !session.conflicts_are_errors(&self.table);
@@ -264,29 +280,36 @@ impl Cursor {
             .bind
             .lock
             .or((self.bind.for_write && newest).then_some(LockMode::Exclusive));
-        let serializable = session.isolation() == Isolation::Serializable;
         self.access = match wanted {
             Some(mode) if newest => Access::LockNewest(mode),
             Some(mode) => Access::LockSeen(mode),
-            None if serializable => Access::Current,
+            None if serializable && self.bind.newest => Access::Current,
             None => Access::Snapshot,
         };
         let cursor = session.db.log.tail();
         let own = session.txn();
         let viewer = match self.access {
             Access::Snapshot | Access::LockSeen(_) => Viewer::snapshot(self.snapshot(session)?, own, cursor),
+            // Rule T34: a newer version than the snapshot's is a write conflict.
+            Access::Current | Access::LockNewest(_) if serializable => {
+                Viewer::write(self.snapshot(session)?, own, true).with_cursor(cursor)
+            }
             Access::Current | Access::LockNewest(_) => {
                 session.ensure_active();
-                Viewer::write(pbxt_base::CommitTs::new(0), own, false).with_cursor(cursor)
+                Viewer::write(CommitTs::new(0), own, false).with_cursor(cursor)
             }
         };
         self.view = View::new(viewer);
+        self.note_reads(session);
         Ok(())
     }
 
     /// The session's snapshot, refused if the table is newer than it (rule T19).
-    fn snapshot(&self, session: &mut Session) -> Result<pbxt_base::CommitTs> {
-        let snapshot = session.snapshot();
+    fn snapshot(&self, session: &mut Session) -> Result<CommitTs> {
+        let mut snapshot = session.snapshot();
+        if planted!("snapshot.one_late") {
+            snapshot = CommitTs::new(snapshot.raw() + 1);
+        }
         if !self.table.temporary && self.table.created_ts() > snapshot {
             return Err(Error::DefinitionChanged {
                 table: self.table.name().to_string(),
@@ -307,6 +330,7 @@ impl Cursor {
         self.check_kill(session)?;
         self.view.viewer.own = session.work.txn;
         self.row = row;
+        self.note_row(session, row);
         if self.access != Access::Snapshot {
             let result = self.visit_current(session, row, show);
             return session.settle(result);
@@ -346,11 +370,12 @@ impl Cursor {
                     RowLock::Gone => return self.conflict_or_skip(session, row),
                 }
             }
-            Access::LockNewest(mode) => {
-                if !matches!(self.lock(session, row, mode)?, RowLock::Held(_)) {
-                    return Ok(Visit::Hidden);
-                }
-            }
+            Access::LockNewest(mode) => match self.lock(session, row, mode)? {
+                RowLock::Held(_) => {}
+                // Rule T34: if the snapshot sees it, that is a write conflict.
+                RowLock::Gone if view.refuses_newer() => {}
+                RowLock::Gone | RowLock::Skipped => return Ok(Visit::Hidden),
+            },
             Access::Current | Access::Snapshot => {}
         }
         view.viewer.own = session.work.txn;

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::fetch_ahead::FetchBudget;
 use crate::guards::OperationGuards;
 use crate::held_rows::adopt_held;
+use crate::host::SharedHost;
 use crate::maintenance::Maintenance;
 use crate::pacing::Upkeep;
 use crate::pieces::PiecesInFlight;
@@ -25,9 +26,10 @@ use parking_lot::Mutex;
 use pbxt_base::{CommitTs, Error as StorageError, Lsn};
 use pbxt_index::StripeLatches;
 use pbxt_io::{Clock, Disk, Poison, SystemClock, Worker};
+use pbxt_rows::NoWeigher;
 use pbxt_segment::{BlobStore, BlockCache, Geometry, OpenMode, SegmentStore};
 use pbxt_txlog::{Log, LogOptions};
-use pbxt_txn::{RowLocks, TableLocks, TxnTable};
+use pbxt_txn::{RowLocks, Serializer, TableLocks, TxnTable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -45,6 +47,8 @@ pub struct Options {
     pub background: bool,
     /// Told about waits.
     pub observer: Option<Arc<dyn WaitObserver>>,
+    /// Asked about tables that the engine opens by itself; without one only tables without collations can be opened so.
+    pub host: Option<SharedHost>,
 }
 
 impl Default for Options {
@@ -55,6 +59,18 @@ impl Default for Options {
             cache_bytes: 256 << 20,
             background: true,
             observer: None,
+            host: None,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults for a cache of so many bytes: what a new database sets aside follows from it.
+    pub fn for_cache(cache_bytes: u64) -> Self {
+        Self {
+            geometry: Geometry::for_cache(cache_bytes),
+            cache_bytes,
+            ..Self::default()
         }
     }
 }
@@ -70,6 +86,8 @@ pub struct Database {
     pub(crate) txns: TxnTable,
     pub(crate) row_locks: RowLocks,
     pub(crate) table_locks: TableLocks,
+    /// SERIALIZABLE transactions.
+    pub(crate) serial: Serializer,
     pub(crate) claims: StripeLatches,
     /// Blocks of runs.
     pub(crate) cache: Arc<BlockCache>,
@@ -97,7 +115,11 @@ pub struct Database {
     pub counters: Counters,
     /// Budget of the record cache.
     pub(crate) cache_bytes: u64,
+    /// Asked about tables that the engine opens by itself.
+    pub(crate) host: SharedHost,
     pub(crate) ddl: Mutex<()>,
+    /// Changes of bindings (rule FK23).
+    pub(crate) bindings: AtomicU64,
     next_shard: AtomicUsize,
     horizon: AtomicU64,
     housekeeper: Mutex<Option<Worker>>,
@@ -153,6 +175,7 @@ impl Database {
             txns: TxnTable::restore(&found.txns),
             row_locks: RowLocks::new(),
             table_locks: TableLocks::new(),
+            serial: Serializer::default(),
             claims: StripeLatches::new(),
             cache,
             guards: OperationGuards::default(),
@@ -167,11 +190,14 @@ impl Database {
             prepared: PreparedSet::default(),
             counters: Counters::default(),
             cache_bytes: options.cache_bytes,
+            host: options.host.clone().unwrap_or_else(|| Arc::new(NoWeigher)),
             ddl: Mutex::new(()),
+            bindings: AtomicU64::new(0),
             next_shard: AtomicUsize::new(0),
             horizon: AtomicU64::new(found.txns.last_ts.raw()),
             housekeeper: Mutex::new(None),
         });
+        db.bind_references();
         adopt_held(&db, found.held)?;
         recovery::adopt_prepared(&db, found.prepared);
         let quiet_at = (found.records == 0).then(|| db.log.tail());

@@ -7,12 +7,16 @@
 //! versions are refused, never guessed.
 
 use crate::error::{Error, Result};
+use crate::foreign_key::ForeignKey;
+use crate::host_record::HostRecordDef;
 use pbxt_base::codec::{Reader, push_bytes, push_u8, push_u16, push_u32, push_u64};
 use pbxt_base::{IndexId, TableId};
 use pbxt_rows::{KeySpec, Schema};
 use pbxt_segment::Codec;
 
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
+/// Had neither the host's record nor foreign keys.
+const FORMAT_WITHOUT_KEYS: u8 = 2;
 /// Had no compression.
 const FORMAT_WITHOUT_COMPRESSION: u8 = 1;
 
@@ -47,7 +51,7 @@ impl ConflictMode {
 /// How the blocks of settled rows and index entries are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// As the engine finds best: Zstandard for what stays, LZ4 for what is merged soon.
+    /// As the engine finds best: Zstandard, quickly for what is merged soon.
     #[default]
     Default,
     /// Only the light encodings of the columns.
@@ -79,8 +83,8 @@ impl Compression {
     pub(crate) fn upper(self) -> Codec {
         match self {
             Self::None => Codec::Plain,
-            Self::Default | Self::Lz4 => Codec::Lz4,
-            Self::Zstd => Codec::Zstd(1),
+            Self::Lz4 => Codec::Lz4,
+            Self::Default | Self::Zstd => Codec::Zstd(1),
         }
     }
 
@@ -131,6 +135,12 @@ pub struct TableDef {
     pub compression: Compression,
     /// Gone at the next open.
     pub temporary: bool,
+    /// Made to replace another table, or set aside by what replaced it (rule FK8).
+    pub provisional: bool,
+    /// The host's record buffer, if it told of it.
+    pub host_record: Option<HostRecordDef>,
+    /// What its columns refer to.
+    pub foreign_keys: Vec<ForeignKey>,
     /// Unix seconds of creation.
     pub created: u64,
 }
@@ -142,7 +152,7 @@ impl TableDef {
         push_u32(out, self.id.raw());
         push_u64(out, self.created);
         push_u8(out, self.conflict_mode.code());
-        push_u8(out, u8::from(self.temporary));
+        push_u8(out, u8::from(self.temporary) | u8::from(self.provisional) << 1);
         push_bytes(out, self.name.as_bytes());
         push_bytes(out, &self.host_version);
         push_bytes(out, &self.host_image);
@@ -162,13 +172,21 @@ impl TableDef {
             push_bytes(out, &part);
         }
         push_u8(out, self.compression.code());
+        HostRecordDef::encode(self.host_record.as_ref(), out);
+        push_u16(
+            out,
+            u16::try_from(self.foreign_keys.len()).expect("K1: a table has at most 65535 foreign keys"),
+        );
+        for key in &self.foreign_keys {
+            key.encode(out);
+        }
     }
 
     /// Reads a catalog image.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes);
         let format = reader.u8()?;
-        if format != FORMAT && format != FORMAT_WITHOUT_COMPRESSION {
+        if !(FORMAT_WITHOUT_COMPRESSION..=FORMAT).contains(&format) {
             return Err(Error::Invalid(format!(
                 "a table definition in the log has format {format}, this program knows format {FORMAT}: use a newer PBXT"
             )));
@@ -178,7 +196,7 @@ impl TableDef {
         let mode = reader.u8()?;
         let conflict_mode =
             ConflictMode::from_code(mode).ok_or_else(|| damaged("a conflict mode", u64::from(mode)))?;
-        let temporary = reader.u8()? != 0;
+        let flags = reader.u8()?;
         let name = text(reader.length_prefixed()?)?;
         let host_version = reader.length_prefixed()?.to_vec();
         let host_image = reader.length_prefixed()?.to_vec();
@@ -187,9 +205,18 @@ impl TableDef {
         let indexes = (0..count)
             .map(|_| decode_index(&mut reader))
             .collect::<Result<Vec<_>>>()?;
-        let code = if format == FORMAT { reader.u8()? } else { 0 };
+        let code = if format >= FORMAT_WITHOUT_KEYS {
+            reader.u8()?
+        } else {
+            0
+        };
         let compression =
             Compression::from_code(code).ok_or_else(|| damaged("a compression", u64::from(code)))?;
+        let (host_record, foreign_keys) = if format == FORMAT {
+            decode_keys(&mut reader, &schema)?
+        } else {
+            (None, Vec::new())
+        };
         Ok(Self {
             id,
             name,
@@ -199,7 +226,10 @@ impl TableDef {
             host_version,
             conflict_mode,
             compression,
-            temporary,
+            temporary: flags & 1 != 0,
+            provisional: flags & 2 != 0,
+            host_record,
+            foreign_keys,
             created,
         })
     }
@@ -219,12 +249,25 @@ fn decode_index(reader: &mut Reader<'_>) -> Result<IndexDef> {
     })
 }
 
-fn text(bytes: &[u8]) -> Result<String> {
+fn decode_keys(reader: &mut Reader<'_>, schema: &Schema) -> Result<(Option<HostRecordDef>, Vec<ForeignKey>)> {
+    let record = HostRecordDef::decode(reader, schema.columns().len())?;
+    let count = reader.u16()?;
+    let keys = (0..count)
+        .map(|_| ForeignKey::decode(reader))
+        .collect::<Result<Vec<_>>>()?;
+    Ok((record, keys))
+}
+
+pub(crate) fn text(bytes: &[u8]) -> Result<String> {
     String::from_utf8(bytes.to_vec()).map_err(|_| damaged("a name in UTF-8", bytes.len() as u64))
 }
 
-fn damaged(expected: &str, found: u64) -> Error {
+pub(crate) fn damaged(expected: &str, found: u64) -> Error {
     Error::Invalid(format!(
         "a table definition in the log is damaged: expected {expected}, found {found}"
     ))
 }
+
+#[cfg(test)]
+#[path = "definition_tests.rs"]
+mod tests;

@@ -6,9 +6,35 @@
 //! Rules: messages are sentences that name the table, row, setting or file and what to do.
 
 use pbxt_base::{RowId, TxnId};
+use std::fmt;
 
 /// Result of engine calls.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// A transaction that others wait for, and who has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Blocker {
+    /// Its id.
+    pub txn: TxnId,
+    /// The host's number of its connection; 0 if none holds it.
+    pub host_thread: u64,
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host_thread {
+            0 => write!(f, "transaction {}, which no connection holds", self.txn),
+            thread => write!(f, "transaction {} of connection {thread}", self.txn),
+        }
+    }
+}
+
+fn because_of(blocker: Option<&Blocker>) -> String {
+    match blocker {
+        Some(blocker) if blocker.txn.raw() != 0 => format!(" because of {blocker}"),
+        _ => String::new(),
+    }
+}
 
 /// What went wrong, in the engine's words.
 #[derive(Debug, thiserror::Error)]
@@ -43,20 +69,33 @@ pub enum Error {
         limit_seconds: u64,
     },
     /// Waiting would close a cycle; the requester is the victim.
-    #[error("transaction {txn} was chosen as the victim of a deadlock: ROLLBACK, then retry the transaction")]
+    #[error(
+        "transaction {txn} was chosen as the victim of a deadlock when it waited for a lock on table '{table}'{}: ROLLBACK, \
+         then retry the transaction", because_of(other.as_ref())
+    )]
     Deadlock {
         /// Victim.
         txn: TxnId,
+        /// Name of the table whose lock, or lock of a row or key, it asked for.
+        table: String,
+        /// The next one in the circle, if it is known.
+        other: Option<Blocker>,
     },
+    /// No serial order has this transaction and those that ran beside it (rule T29): it is rolled back.
+    #[error(
+        "no serial order has this transaction and the SERIALIZABLE ones that ran beside it; it was rolled back: retry the transaction"
+    )]
+    Unserializable,
     /// A wait reached its limit.
     #[error(
-        "waited {waited_ms} ms for a lock on table '{table}' held by transaction {holder}: retry, or raise pbxt_lock_wait_timeout"
+        "waited {waited_ms} ms for a lock on table '{table}'{}: retry, or raise pbxt_lock_wait_timeout",
+        because_of(Some(holder))
     )]
     LockTimeout {
         /// Table name.
         table: String,
-        /// One of the holders.
-        holder: TxnId,
+        /// One of the holders, or else one before it in line; no id if it has just ended.
+        holder: Blocker,
         /// Time spent waiting, in milliseconds.
         waited_ms: u64,
     },
@@ -74,6 +113,41 @@ pub enum Error {
         index_no: usize,
         /// Row that holds the key.
         row: RowId,
+    },
+    /// Rows refer to the one that was to go or change (rule FK13).
+    #[error(
+        "rows of table '{child}' refer to this row of table '{parent}' by foreign key '{constraint}': change or delete them \
+         first"
+    )]
+    RowIsReferenced {
+        /// Name of the constraint.
+        constraint: String,
+        /// Table that refers.
+        child: String,
+        /// Table referred to.
+        parent: String,
+    },
+    /// No row has the values that a new row refers to (rules FK12, FK22).
+    #[error("table '{child}' refers to a row of table '{parent}' by foreign key '{constraint}', and {why}")]
+    NoReferencedRow {
+        /// Name of the constraint.
+        constraint: String,
+        /// Table that refers.
+        child: String,
+        /// Table referred to.
+        parent: String,
+        /// What is missing: the row, the table, or a fitting index.
+        why: &'static str,
+    },
+    /// A constraint that cannot be kept was refused (rules FK3 to FK6, FK9, FK10).
+    #[error("foreign key '{constraint}' of table '{child}': {why}")]
+    BadForeignKey {
+        /// Name of the constraint.
+        constraint: String,
+        /// Table that was to refer.
+        child: String,
+        /// Which column or table, what is wrong with it, and what would do.
+        why: String,
     },
     /// The row exists no more, or never did, for this reader.
     #[error("row {row} of table '{table}' is not there for this transaction")]
@@ -127,4 +201,10 @@ pub enum Error {
     /// No prepared transaction has this XA id.
     #[error("no prepared transaction has this XA id")]
     NoSuchXid,
+}
+
+impl From<pbxt_txn::Unserializable> for Error {
+    fn from(_: pbxt_txn::Unserializable) -> Self {
+        Self::Unserializable
+    }
 }

@@ -4,7 +4,8 @@
 //! with less memory than data the same block is decoded again and again. Here the rows of a stretch of entries are read in
 //! row id order and handed out in index order (the idea of the sorted multi-range read, without giving up the order).
 //! State: a stretch of entries the reader may see, each with a copy of its row. It begins small and grows while the scan goes on,
-//! so a scan that is left early has read little too much. All stretches together take a quarter of the cache budget at most.
+//! so a scan that is left early has read little too much. All stretches together take
+//! about a quarter of the cache budget at most, beyond which each still has 256 KiB.
 //! Rules: only for consistent reads: what the snapshot sees does not change while the stretch waits.
 //! Latches and I/O: none held; reads blocks.
 

@@ -10,6 +10,7 @@
 use crate::autoinc::Reserved;
 use crate::cursor::{Bind, Cursor};
 use crate::database::Database;
+use crate::definition::{IndexDef, TableDef};
 use crate::error::{Error, Result};
 use crate::index_cursor::Seek;
 use crate::keys::KeyChanges;
@@ -19,19 +20,37 @@ use crate::table::Table;
 use crate::version::{RowVersion, Show};
 use crate::write::{NewVersion, Updated};
 use pbxt_base::RowId;
+use pbxt_base::checksum::xxh3;
 use pbxt_base::limits::{BLOB_BYTES_MIN, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use pbxt_rows::{
-    BlobRef, ColumnSet, External, HostLayout, HostRecord, KeyMaker, KeySpec, Limits, Projection, RowCodec,
-    RowFilter, Weigher,
+    BlobRef, ColumnSet, External, HostKind, HostLayout, HostRecord, KeyEncoding, KeyMaker, KeyPart, KeySpec,
+    Limits, Projection, RowCodec, RowFilter, Weigher,
 };
 use std::sync::Arc;
 
+#[path = "host_foreign.rs"]
+mod foreign;
 #[path = "host_values.rs"]
 mod values;
-use values::RowValues;
+use foreign::Foreign;
+use values::{Met, RowValues};
 
 /// Gives collation weights; the host's, or none.
 pub type SharedWeigher = Arc<dyn Weigher + Send + Sync>;
+
+/// What the engine asks of a host about tables that it opens by itself.
+pub trait TableHost: Weigher + std::fmt::Debug {
+    /// Computes the generated columns of a record of `table` that was changed by the action of a constraint (rule FK19). `host_session` is
+    /// the one whose statement acts. Fails if the host has no such table open for the statement.
+    fn generate(&self, _host_session: usize, _table: &str, _record: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl TableHost for pbxt_rows::NoWeigher {}
+
+/// The host of a database.
+pub type SharedHost = Arc<dyn TableHost + Send + Sync>;
 
 /// One index as the host sees it when it opens a table.
 pub struct HostIndex {
@@ -91,6 +110,41 @@ impl HostTable {
                 "its stored indexes are not those of the host's definition",
             ));
         }
+        Self::build(db, table, layout, indexes, weigher)
+    }
+
+    /// Opens a table by what the catalog knows of its records, for changes that no host asks for.
+    ///
+    /// # Errors
+    /// `Invalid` if the host told nothing of its records when it was made, or has no such collation any more.
+    pub fn open_stored(db: &Arc<Database>, table: &Arc<Table>) -> Result<Self> {
+        let def = table.def();
+        let Some(record) = &def.host_record else {
+            return Err(Error::Invalid(format!(
+                "table '{}' was made by an older version, which did not keep the layout of its records: copy it with ALTER \
+                 TABLE ... FORCE",
+                def.name
+            )));
+        };
+        let layout = record.layout(&def.schema)?;
+        let index = |index: &IndexDef| -> Result<HostIndex> {
+            Ok(HostIndex {
+                contexts: stored_contexts(&*db.host, &def, &index.spec)?,
+                spec: index.spec.clone(),
+            })
+        };
+        let indexes = def.indexes.iter().map(index).collect::<Result<Vec<_>>>()?;
+        let weigher: SharedWeigher = Arc::<dyn TableHost + Send + Sync>::clone(&db.host);
+        Self::build(db, Arc::clone(table), layout, &indexes, weigher)
+    }
+
+    fn build(
+        db: &Arc<Database>,
+        table: Arc<Table>,
+        layout: HostLayout,
+        indexes: &[HostIndex],
+        weigher: SharedWeigher,
+    ) -> Result<Self> {
         let maker = |index: &HostIndex| KeyMaker::new(&index.spec, &layout, &index.contexts);
         let makers = indexes
             .iter()
@@ -101,7 +155,7 @@ impl HostTable {
             blob_min: BLOB_BYTES_MIN.min(inline_max),
             inline_max,
         };
-        let codec = RowCodec::new(schema, layout)?;
+        let codec = RowCodec::new(table.schema().clone(), layout)?;
         let statistics = makers.iter().map(|_| KeyStatistics::default()).collect();
         Ok(Self {
             db: Arc::clone(db),
@@ -298,6 +352,26 @@ impl HostTable {
     }
 }
 
+/// Contexts for the parts of an index of a table that no host has opened.
+pub(crate) fn stored_contexts(host: &dyn TableHost, def: &TableDef, spec: &KeySpec) -> Result<Vec<usize>> {
+    let context = |part: &KeyPart| {
+        let KeyEncoding::Host { collation, .. } = part.encoding else {
+            return Ok(0);
+        };
+        let columns = def.host_record.as_ref().map(|record| &record.columns);
+        let column = columns.and_then(|columns| columns.get(usize::from(part.column)));
+        let is_char = column
+            .is_some_and(|column| matches!(column.place.kind, HostKind::Fixed(_) | HostKind::Padded { .. }));
+        host.context(collation, part.length, part.prefix, is_char).ok_or_else(|| {
+            Error::Invalid(format!(
+                "the host has no collation {collation}, by which table '{}' has an index: install it again",
+                def.name
+            ))
+        })
+    };
+    spec.parts().iter().map(context).collect()
+}
+
 /// A cursor that speaks in record buffers.
 pub struct HostCursor {
     host: Arc<HostTable>,
@@ -314,6 +388,7 @@ pub struct HostCursor {
     row: RowId,
     duplicate: (usize, RowId),
     has_blobs: bool,
+    foreign: Foreign,
 }
 
 impl std::fmt::Debug for HostCursor {
@@ -342,6 +417,7 @@ impl HostCursor {
             row: RowId::new(0),
             duplicate: (0, RowId::new(0)),
             has_blobs: host.codec.layout().has_blobs(),
+            foreign: Foreign::default(),
             host: Arc::clone(host),
         }
     }
@@ -355,6 +431,7 @@ impl HostCursor {
     pub fn bind(&mut self, session: &mut Session, bind: Bind) -> Result<()> {
         self.may_cover = bind.lock.is_none();
         self.covering = None;
+        self.foreign.checks = bind.check_foreign_keys && !self.host.table.temporary;
         self.cursor.bind(session, bind)
     }
 
@@ -504,6 +581,9 @@ impl HostCursor {
 
     /// Inserts the record.
     pub fn insert(&mut self, session: &mut Session, record: HostRecord<'_>) -> Result<()> {
+        if self.foreign.checks {
+            self.check_references(session, None, record)?;
+        }
         self.host.insert_keys(record, &mut self.keys)?;
         self.host.encode(session, record, &[], &mut self.payload)?;
         let version = NewVersion {
@@ -516,8 +596,12 @@ impl HostCursor {
         Ok(())
     }
 
-    /// Begins a bracket of many rows; see `Session::bulk_begin`.
+    /// Begins a bracket of many rows; see `Session::bulk_begin`. Rows of a table that refers to itself come one by one (rule FK20).
     pub fn bulk_begin(&mut self, session: &mut Session, expected_rows: u64, row_answers: bool) {
+        // What cannot be found out is told by the first row.
+        if self.refers_to_itself().unwrap_or(true) {
+            return;
+        }
         session.bulk_begin(&self.host.table, expected_rows, row_answers);
     }
 
@@ -545,6 +629,20 @@ impl HostCursor {
         old: HostRecord<'_>,
         new: HostRecord<'_>,
     ) -> Result<bool> {
+        if self.foreign.checks {
+            return self.update_checked(session, row, old, new);
+        }
+        self.replace(session, row, old, new)
+    }
+
+    /// `update` without a look at constraints.
+    fn replace(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        old: HostRecord<'_>,
+        new: HostRecord<'_>,
+    ) -> Result<bool> {
         self.host
             .update_keys(old, new, &mut self.keys, &mut self.scratch)?;
         let mut shared = self.unchanged(row, new)?;
@@ -566,26 +664,30 @@ impl HostCursor {
         }
     }
 
-    /// The large values that `new` still has of `row` as it was last read.
+    /// The large values that `new` still has of `row` as it was last read. The place alone proves nothing: a host may have changed
+    /// a value where it stands, so its bytes are asked too.
     fn unchanged(&self, row: RowId, new: HostRecord<'_>) -> Result<Vec<External>> {
         if self.values.of(row).is_empty() {
             return Ok(Vec::new());
         }
         let large = self.host.codec.plan(new, self.host.limits)?;
-        let is_there = |column: usize, address: usize, len: u64| {
+        let is_there = |met: &&Met| {
             large.iter().any(|value| {
-                value.column == column
-                    && value.value.as_ptr().addr() == address
-                    && value.value.len() as u64 == len
+                value.column == met.external.column
+                    && value.value.as_ptr().addr() == met.address
+                    && value.value.len() as u64 == met.external.blob.len
+                    && xxh3(value.value) == met.external.blob.hash
             })
         };
-        let met = self.values.of(row).iter();
-        let same = met.filter(|met| is_there(met.external.column, met.address, met.external.blob.len));
+        let same = self.values.of(row).iter().filter(is_there);
         Ok(same.map(|met| met.external).collect())
     }
 
     /// Deletes the row `row`.
     pub fn delete(&mut self, session: &mut Session, row: RowId) -> Result<()> {
+        if self.foreign.checks {
+            return self.delete_checked(session, row);
+        }
         session.delete(&self.host.table, row)
     }
 

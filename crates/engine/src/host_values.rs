@@ -1,7 +1,7 @@
 //! Host values: large values of the row last read, to which the host's record points.
 //!
 //! Why it exists: an update of other columns leaves a large value where it is. The host copies records with their pointers, so a
-//! value that a new record has at the address where it was read is the same value, and needs no second copy on disk.
+//! value that a new record has at the address where it was read, with the same bytes, needs no second copy on disk.
 //! Rules: S28 who writes the row checks that the version beneath names what is shared.
 //! Latches and I/O: reads blob segments.
 

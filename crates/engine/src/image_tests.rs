@@ -44,6 +44,9 @@ fn def() -> TableDef {
         host_version: Vec::new(),
         conflict_mode: ConflictMode::Default,
         temporary: false,
+        provisional: false,
+        host_record: None,
+        foreign_keys: Vec::new(),
         created: 5,
         compression: Compression::default(),
     }

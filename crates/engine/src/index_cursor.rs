@@ -11,15 +11,19 @@ use crate::cursor::{Access, Cursor, Visit};
 use crate::database::Database;
 use crate::error::Result;
 use crate::fetch_ahead::{FetchAhead, Turn};
+use crate::noting::NotedScan;
 use crate::row_ahead::{BATCH_BLOCKS, Together};
 use crate::session::Session;
 use crate::table::{Index, Table};
 use crate::version::{RowVersion, Show};
 use crate::view::{Resolved, View, read_version};
-use pbxt_base::{Lsn, RowId};
-use pbxt_index::{Batch, EntryMark, EntryView, IndexParts, MergedCursor, SeekPos, Sign};
-use pbxt_txn::{EventDecision, IndexEvent, Stamp, TxnStatus, Verdict, Viewer, decide_events};
+use pbxt_base::{Lsn, RowId, planted};
+use pbxt_index::{EntryMark, EntryView, IndexParts, MergedCursor, SeekPos, Sign};
+use pbxt_txn::{EventDecision, IndexEvent, KeyRange, Stamp, TxnStatus, Verdict, Viewer, decide_events};
 use std::sync::Arc;
+
+#[path = "index_probe.rs"]
+mod probe;
 
 /// Where to go in an index, by a key prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +60,16 @@ pub(crate) struct IndexScan {
     /// Key and row of the group being judged.
     group_key: Vec<u8>,
     group_row: RowId,
+    /// The entries read ahead are older than the row last visited.
+    is_stale: bool,
     /// Unpack information of the entry that decides.
     group_unpack: Vec<u8>,
     /// The group's first entry.
     group_mark: Option<EntryMark>,
     events: Vec<IndexEvent>,
     ahead: FetchAhead,
+    /// What of the index is noted as read (rule T30).
+    pub(crate) noted: NotedScan,
 }
 
 impl IndexScan {
@@ -75,8 +83,25 @@ impl IndexScan {
         Ok(())
     }
 
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The border of forward moves.
+    pub(crate) fn border(&self) -> Option<(&[u8], bool)> {
+        self.end
+            .as_ref()
+            .map(|(key, inclusive)| (key.as_slice(), *inclusive))
+    }
+
+    /// Key of the row last shown, and whether the scan goes forward; none if it has come to its end.
+    pub(crate) fn last_shown(&self) -> Option<(&[u8], bool)> {
+        (!self.ended).then_some((self.current_key.as_slice(), self.forward))
+    }
+
     /// Lets go of trees, files and blocks.
     pub(crate) fn stop(&mut self) {
+        self.close_noted();
         self.parts = None;
         self.entries.clear();
         self.ahead.release();
@@ -88,6 +113,7 @@ impl Cursor {
     /// Begins reading through index `number`.
     pub fn index_start(&mut self, session: &mut Session, number: usize) -> Result<()> {
         self.begin_reading(session)?;
+        self.index.close_noted();
         self.index.number = number;
         self.index.ended = true;
         self.index.end = None;
@@ -98,6 +124,7 @@ impl Cursor {
     /// Entries beyond this border end forward moves.
     pub fn set_end(&mut self, end: Option<(&[u8], bool)>) {
         self.index.end = end.map(|(key, inclusive)| (key.to_vec(), inclusive));
+        self.index.noted.is_outgrown = true;
     }
 
     /// Goes to the first row that `seek` names. False if there is none.
@@ -128,6 +155,9 @@ impl Cursor {
             Seek::OrPrev | Seek::Last => (SeekPos::upper_bound(prefix), false),
             Seek::Before => (SeekPos::lower_bound(prefix), false),
         };
+        if self.is_noting {
+            self.note_seek(session, prefix, seek);
+        }
         self.index
             .begin(&session.db, &table.indexes[self.index.number], &from, forward)?;
         self.index.must_match = matches!(seek, Seek::Exact | Seek::Last);
@@ -155,6 +185,9 @@ impl Cursor {
     ) -> Result<bool> {
         let table = Arc::clone(&self.table);
         let from = if last { SeekPos::END } else { SeekPos::START };
+        if self.is_noting {
+            self.note_open_range(session, KeyRange::everything(), !last);
+        }
         self.index
             .begin(&session.db, &table.indexes[self.index.number], &from, !last)?;
         self.advance(session, &table, show)
@@ -180,8 +213,9 @@ impl Cursor {
         show: impl Show,
     ) -> Result<bool> {
         let table = Arc::clone(&self.table);
-        if forward != self.index.forward || !self.index.ahead.is_waiting() {
-            self.renew(session, &table, forward)?;
+        let is_outgrown = self.is_noting && self.index.noted.is_outgrown_by(same);
+        if is_outgrown || forward != self.index.forward || !self.index.ahead.is_waiting() {
+            self.renew(session, &table, forward, is_outgrown)?;
         }
         self.index.must_match = same;
         let found = self.advance(session, &table, show);
@@ -195,29 +229,46 @@ impl Cursor {
     }
 
     /// Seeks again behind the row last shown, if the direction changes or the index has other parts by now.
-    fn renew(&mut self, session: &Session, table: &Table, forward: bool) -> Result<()> {
+    fn renew(
+        &mut self,
+        session: &mut Session,
+        table: &Table,
+        forward: bool,
+        is_outgrown: bool,
+    ) -> Result<()> {
         let index = &table.indexes[self.index.number];
         let is_current = |parts: &Arc<IndexParts>| index.has_parts(parts);
-        if forward == self.index.forward && self.index.parts.as_ref().is_some_and(is_current) {
+        if !is_outgrown && forward == self.index.forward && self.index.parts.as_ref().is_some_and(is_current)
+        {
             return Ok(());
         }
         if self.index.ended && forward == self.index.forward {
             return Ok(());
         }
+        if self.is_noting {
+            self.note_renewal(session, forward);
+        }
         let key = std::mem::take(&mut self.index.current_key);
         let row = self.index.current_row;
-        let from = if forward {
-            SeekPos::after(&key, row, Lsn::new(u64::MAX), Sign::Entry)
-        } else {
-            SeekPos::before(&key, row, Lsn::new(0), Sign::Anti)
-        };
+        let from = behind(&key, row, forward);
         let begun = self.index.begin(&session.db, index, &from, forward);
         self.index.current_key = key;
         begun
     }
 
+    /// Goes to the next row that is shown.
+    fn advance(&mut self, session: &mut Session, table: &Arc<Table>, show: impl Show) -> Result<bool> {
+        let found = self.walk(session, table, show)?;
+        if self.is_noting {
+            session.settle_victim()?;
+            // Who finds nothing more has read to the end of what is noted.
+            self.index.noted.has_shown = found;
+        }
+        Ok(found)
+    }
+
     /// Walks groups of events of one (key, row id) until one shows its row.
-    fn advance(&mut self, session: &mut Session, table: &Arc<Table>, mut show: impl Show) -> Result<bool> {
+    fn walk(&mut self, session: &mut Session, table: &Arc<Table>, mut show: impl Show) -> Result<bool> {
         let index = &table.indexes[self.index.number];
         if let Some(shown) = self.serve_ahead(session, index, &mut show)? {
             return Ok(shown);
@@ -243,6 +294,7 @@ impl Cursor {
                 continue;
             }
             let row = self.index.group_row;
+            self.note_row(session, row);
             if show.wants_key() && self.is_plain(row) {
                 self.check_kill(session)?;
                 show.key(&self.index.group_key, &self.index.group_unpack)?;
@@ -253,7 +305,9 @@ impl Cursor {
             }
             let key = std::mem::take(&mut self.index.group_key);
             let shown = self.show_entry(session, index, &key, row, &mut show);
+            let read_on = self.read_on_behind(session, index, &key, row);
             self.index.group_key = key;
+            read_on?;
             if shown? {
                 std::mem::swap(&mut self.index.current_key, &mut self.index.group_key);
                 self.index.current_row = row;
@@ -265,6 +319,17 @@ impl Cursor {
             }
         }
         Ok(false)
+    }
+
+    /// Rule T22: entries behind this one that were read before a wait, or before somebody moved the row, are old: they are read again.
+    #[inline]
+    fn read_on_behind(&mut self, session: &Session, index: &Index, key: &[u8], row: RowId) -> Result<()> {
+        if !std::mem::take(&mut self.index.is_stale) {
+            return Ok(());
+        }
+        let forward = self.index.forward;
+        let from = behind(key, row, forward);
+        self.index.begin(&session.db, index, &from, forward)
     }
 
     /// Shows the next row that was fetched ahead and is visible; none if none is left.
@@ -305,7 +370,7 @@ impl Cursor {
     }
 
     /// Reads the rows of the next stretch of entries, in row id order.
-    fn fetch_ahead(&mut self, session: &Session) -> Result<()> {
+    fn fetch_ahead(&mut self, session: &mut Session) -> Result<()> {
         let mut ahead = std::mem::take(&mut self.index.ahead);
         ahead.begin(&session.db.fetches);
         while !ahead.is_full() {
@@ -324,6 +389,11 @@ impl Cursor {
             self.check_kill(session)?;
         }
         let count = ahead.sort();
+        if self.is_noting {
+            for place in 0..count {
+                session.note_row_read(&self.table, ahead.row_at(place));
+            }
+        }
         let mut place = 0;
         while place < count {
             let (together, end) = self.load_together(&session.db, &ahead, place)?;
@@ -456,14 +526,14 @@ impl Cursor {
             return Ok(self.view.judge(&session.db, stamp, &guard) != Verdict::Skip);
         }
         scan.events.clear();
-        if !is_dead {
+        if counts(is_dead, sign) {
             scan.events.push(event_of(&session.db, stamp, sign));
         }
         while let Some(next) = scan.entries.peek() {
             if next.row() != scan.group_row || next.key() != scan.group_key {
                 break;
             }
-            if !next.is_dead() {
+            if counts(next.is_dead(), next.sign()) {
                 scan.events
                     .push(event_of(&session.db, stamp_of(next), next.sign()));
                 if with_unpack && next.sign() == Sign::Entry {
@@ -475,6 +545,11 @@ impl Cursor {
                 }
             }
             scan.entries.advance()?;
+        }
+        if !self.view.reader.is_none() {
+            for event in &self.index.events {
+                self.view.pass_over(&session.db, event.stamp.txn, event.standing);
+            }
         }
         Ok(decide_events(&self.view.viewer, self.index.events.iter().copied()) != EventDecision::Absent)
     }
@@ -499,14 +574,26 @@ impl Cursor {
         };
         let mut under_key = true;
         let mut guarded = |version: &RowVersion<'_>| {
-            under_key = is_under_key(&db, index, key, row, &View::new(viewer))?;
+            under_key =
+                planted!("index.no_second_look") || is_under_key(&db, index, key, row, &View::new(viewer))?;
             if under_key { show(version) } else { Ok(()) }
         };
+        let sleeps = session.gate.sleeps();
         let visit = self.visit(session, row, &mut guarded)?;
+        self.index.is_stale = !under_key || session.gate.sleeps() != sleeps;
         if visit == Visit::Shown && !under_key {
             self.unlock_row(session);
         }
         Ok(visit == Visit::Shown && under_key)
+    }
+}
+
+/// The place behind all events of a row under a key.
+fn behind(key: &[u8], row: RowId, forward: bool) -> SeekPos<'_> {
+    if forward {
+        SeekPos::after(key, row, Lsn::new(u64::MAX), Sign::Entry)
+    } else {
+        SeekPos::before(key, row, Lsn::new(0), Sign::Anti)
     }
 }
 
@@ -527,6 +614,13 @@ fn is_beyond(scan: &IndexScan, key: &[u8]) -> bool {
         }
         _ => false,
     }
+}
+
+/// True if an event has a say in whether its row is under the key.
+#[inline]
+fn counts(is_dead: bool, sign: Sign) -> bool {
+    let is_passed_over = sign == Sign::Anti && planted!("index.no_anti_entries");
+    !is_dead && !is_passed_over
 }
 
 #[inline]
@@ -555,11 +649,32 @@ pub(crate) fn event_of(db: &Database, stamp: Stamp, sign: Sign) -> IndexEvent {
 /// True if the row is under exactly this key for the viewer.
 fn is_under_key(db: &Database, index: &Index, key: &[u8], row: RowId, view: &View) -> Result<bool> {
     let mut events = Vec::new();
-    let mut batch = Batch::new();
-    crate::unique::collect_events(db, &index.parts(), key, &mut batch, |found, event| {
-        if found == row {
-            events.push(event);
-        }
+    events_of(db, &index.parts(), key, row, &mut MergedCursor::new(), |event| {
+        events.push(event);
     })?;
     Ok(decide_events(&view.viewer, events) == EventDecision::Present)
+}
+
+/// Calls `found` for every event of this row under exactly this key that may count. Others may have the same key, a million of them:
+/// they are not met.
+pub(crate) fn events_of(
+    db: &Database,
+    parts: &Arc<IndexParts>,
+    key: &[u8],
+    row: RowId,
+    entries: &mut MergedCursor,
+    mut found: impl FnMut(IndexEvent),
+) -> Result<()> {
+    let first = SeekPos::before(key, row, Lsn::new(0), Sign::Anti);
+    entries.seek(parts, &db.cache, &first, true)?;
+    while let Some(entry) = entries.peek() {
+        if entry.row() != row || entry.key() != key {
+            break;
+        }
+        if !entry.is_dead() {
+            found(event_of(db, stamp_of(entry), entry.sign()));
+        }
+        entries.advance()?;
+    }
+    Ok(())
 }

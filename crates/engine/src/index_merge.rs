@@ -14,6 +14,7 @@ use crate::homing::{Standing, standing_of};
 use crate::index_merge_plan::{IndexChoice, move_down, plan_index};
 use crate::pacing::Progress;
 use crate::pieces::PieceJob;
+use crate::row_merge_plan::Need;
 use crate::row_pieces::{Level, codec_of};
 use crate::table::{Index, Table};
 use pbxt_base::{CommitTs, IndexId, Lsn, RowId, SegmentId, TxnId, stop_point};
@@ -31,13 +32,11 @@ const STEP_BYTES: u64 = 64 << 20;
 const SHARED_BYTES: u64 = 4 << 20;
 /// Bytes of a piece.
 const PIECE_BYTES: u64 = 32 << 20;
-/// Bytes after which a file gets no further section.
-const FILE_BYTES: u64 = 64 << 20;
 
 /// What the merger remembers between steps.
 #[derive(Debug, Default)]
 pub(crate) struct IndexMerger {
-    quiet: HashMap<IndexId, Weak<IndexParts>>,
+    quiet: HashMap<(IndexId, Need), Weak<IndexParts>>,
     large: Option<LargeJob>,
 }
 
@@ -98,6 +97,11 @@ impl MergeJudge for Judge<'_> {
 impl Database {
     /// Merges runs of indexes where it is due, for about 64 MiB.
     pub fn index_merge_step(&self) -> Result<Progress> {
+        self.index_merge_step_when(false)
+    }
+
+    /// The same; when the foreground is idle also where it is merely useful (rule S38).
+    pub(crate) fn index_merge_step_when(&self, is_idle: bool) -> Result<Progress> {
         let mut merger = self.upkeep.indexes.lock();
         self.poison.check()?;
         if let Some(mut large) = merger.large.take() {
@@ -108,7 +112,7 @@ impl Database {
             }
             return Ok(Progress::Worked);
         }
-        let (jobs, moved) = merger.find_jobs(self);
+        let (jobs, moved) = merger.find_jobs(self, Need::when(is_idle));
         let (small, large): (Vec<_>, Vec<_>) = jobs
             .into_iter()
             .partition(|job| job.choice.bytes() <= SHARED_BYTES);
@@ -171,7 +175,7 @@ impl IndexMerger {
         let horizon = db.txns.horizon();
         let is_due = |table: &Table, index: &Index| {
             let parts = index.parts();
-            let known = self.quiet.get(&index.def.id);
+            let known = self.quiet.get(&(index.def.id, Need::Useful));
             let is_quiet = known.is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
             let cut = table.sweep.wants(index);
             if is_quiet && cut.is_none() || parts.runs.is_empty() {
@@ -180,7 +184,10 @@ impl IndexMerger {
             // An unsettled tag keeps a merge waiting that is not due.
             parts.runs.iter().all(|run| run.tag.is_none())
                 || move_down(&parts.runs).is_some()
-                || plan_index(&parts.runs, cut, |run| is_settled_run(db, run, horizon)).is_some()
+                || plan_index(&parts.runs, cut, Need::Useful, |run| {
+                    is_settled_run(db, run, horizon)
+                })
+                .is_some()
         };
         self.large.is_some()
             || db
@@ -190,7 +197,7 @@ impl IndexMerger {
                 .any(|table| table.indexes.iter().any(|index| is_due(table, index)))
     }
 
-    fn find_jobs(&mut self, db: &Database) -> (Vec<IndexJob>, bool) {
+    fn find_jobs(&mut self, db: &Database, need: Need) -> (Vec<IndexJob>, bool) {
         let horizon = db.txns.horizon();
         let mut jobs: Vec<IndexJob> = Vec::new();
         let mut moved = false;
@@ -200,7 +207,7 @@ impl IndexMerger {
                 let parts = index.parts();
                 let is_quiet = self
                     .quiet
-                    .get(&index.def.id)
+                    .get(&(index.def.id, need))
                     .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
                 let cut = table.sweep.wants(index);
                 if parts.runs.is_empty() || is_quiet && cut.is_none() || bytes >= STEP_BYTES {
@@ -208,14 +215,14 @@ impl IndexMerger {
                 }
                 moved |= move_pieces_down(&table, index);
                 let parts = index.parts();
-                match plan_index(&parts.runs, cut, |run| is_settled_run(db, run, horizon)) {
+                match plan_index(&parts.runs, cut, need, |run| is_settled_run(db, run, horizon)) {
                     Some(choice) => {
                         bytes += choice.bytes();
                         jobs.push(IndexJob::new(&table, number, choice, horizon));
                     }
                     // An unsettled tag may settle without a change of the parts.
                     None if parts.runs.iter().all(|run| run.tag.is_none()) => {
-                        self.quiet.insert(index.def.id, Arc::downgrade(&parts));
+                        self.quiet.insert((index.def.id, need), Arc::downgrade(&parts));
                     }
                     None => {}
                 }
@@ -425,7 +432,7 @@ impl LargeJob {
         } else {
             0
         };
-        let is_full = writer.file_bytes() >= FILE_BYTES;
+        let is_full = writer.file_bytes() >= db.piece_sizes().file;
         self.next = stop;
         if is_full {
             self.end_file(db)?;

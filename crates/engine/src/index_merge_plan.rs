@@ -3,17 +3,20 @@
 //! Why it exists: every run is one more place to look; an anti-entry, and an entry of a row that is gone, weigh until they
 //! reach the base. The base is rewritten piece by piece; that needs upper runs cut where the base is cut, so several upper
 //! runs are first merged into one that is.
-//! Rules: S17 at most four upper runs; upper entries of a quarter of the base are merged into it; S18 a tagged run whose
+//! Rules: S17 at most four upper runs; upper entries of a quarter of the base are merged into it, S38 of a tenth if the
+//! foreground is idle; S18 a tagged run whose
 //! owner is not settled takes no part; S19 a piece over nothing older is moved down, not rewritten; S25 pieces with many
 //! entries of gone rows are rewritten for that alone.
 //! Latches and I/O: none.
 
-use crate::row_merge_plan::UPPER_RUNS;
+use crate::row_merge_plan::{Need, UPPER_RUNS};
 use pbxt_index::{Run, RunPiece, SeekPos};
 use std::sync::Arc;
 
 /// Entries of the base for one upper entry at which they are merged.
 const BASE_ENTRIES_PER_UPPER: u64 = 4;
+/// The same when the foreground is idle (rule S38).
+const BASE_ENTRIES_PER_IDLE_UPPER: u64 = 10;
 /// An index up to this size is merged as a whole.
 const WHOLE_BYTES: u64 = 32 << 20;
 /// A job of one base piece is not larger than this, or else upper runs are cut first.
@@ -54,10 +57,11 @@ impl IndexChoice {
     }
 }
 
-/// The next merge, if one is due. `runs`: newest first; `may_take`: rule S18; `cut`: rule S25.
+/// The next merge, if one is due. `runs`: newest first; `may_take`: rule S18; `cut`: rule S25; `need`: rule S38.
 pub(crate) fn plan_index(
     runs: &[Arc<Run>],
     cut: Option<u64>,
+    need: Need,
     may_take: impl Fn(&Run) -> bool,
 ) -> Option<IndexChoice> {
     let (base, uppers) = runs.split_last()?;
@@ -66,7 +70,11 @@ pub(crate) fn plan_index(
     }
     let uppers: Vec<&Arc<Run>> = uppers.iter().filter(|run| may_take(run)).collect();
     let upper_entries: u64 = uppers.iter().map(|run| run.entries()).sum();
-    if upper_entries * BASE_ENTRIES_PER_UPPER >= base.entries() && upper_entries > 0 {
+    let per_upper = match need {
+        Need::Due => BASE_ENTRIES_PER_UPPER,
+        Need::Useful => BASE_ENTRIES_PER_IDLE_UPPER,
+    };
+    if upper_entries * per_upper >= base.entries() && upper_entries > 0 {
         return Some(into_base(base, &uppers));
     }
     if uppers.len() > UPPER_RUNS {

@@ -11,7 +11,7 @@ use crate::session::{Session, TableWork};
 use crate::table::Table;
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
-use pbxt_base::{Lsn, RowId, TxnId};
+use pbxt_base::{Lsn, RowId, TxnId, planted};
 use pbxt_rowmap::MapWord;
 use pbxt_txn::{LockMode, Resource, RowAccess, RowLockList, TableAccess, Viewer};
 use std::sync::Arc;
@@ -98,16 +98,16 @@ impl Session {
         }
     }
 
-    /// A newcomer stands in line if the row has waiters (rule T15), unless it holds a lock of the row.
-    fn must_queue(&self, turn: &Turn<'_>, table: &Table, row: RowId, mode: LockMode) -> bool {
-        let resource = Resource::Row(table.id, row);
-        !turn.has_token()
-            && self.db.waits.has_queue(resource)
+    /// A newcomer stands in line behind waiters whose mode does not go with its own (rule T15), unless it holds a lock of
+    /// the row.
+    #[inline]
+    pub(crate) fn must_queue(&self, turn: &Turn<'_>, table: &Table, row: RowId, mode: LockMode) -> bool {
+        !turn.is_due()
+            && self.db.waits.stands_against(Resource::Row(table.id, row), mode)
             && !self
                 .db
                 .row_locks
                 .holds(self.work.txn, table.id, row, LockMode::Shared)
-            && mode == LockMode::Exclusive
     }
 
     /// Whether the lock is a new one; `None` if others' locks stand against it.
@@ -135,7 +135,13 @@ impl Session {
                 .map_err(|_| Retry)
         };
         match self.db.row_locks.lock(list, table.id, row, mode, set_bit)? {
-            RowAccess::Granted(()) => Ok(Some(new)),
+            RowAccess::Granted(()) => {
+                if new {
+                    self.work.rows_locked += 1;
+                    self.shown.rows_locked(self.work.rows_locked);
+                }
+                Ok(Some(new))
+            }
             RowAccess::Blocked(_) => Ok(None),
         }
     }
@@ -144,6 +150,8 @@ impl Session {
     pub(crate) fn unlock_row(&mut self, table: &Table, row: RowId) {
         let Some(list) = &self.work.row_locks else { return };
         if self.db.row_locks.unlock(list, table.id, row) {
+            self.work.rows_locked = self.work.rows_locked.saturating_sub(1);
+            self.shown.rows_locked(self.work.rows_locked);
             self.db
                 .waits
                 .released_one(self.work.txn, Resource::Row(table.id, row));
@@ -152,7 +160,7 @@ impl Session {
 
     /// Makes `new` the head if the word is still `old` (rule T16).
     pub(crate) fn link(&self, table: &Table, row: RowId, old: MapWord, new: MapWord) -> Linked {
-        let swapped = if old.is_locked() {
+        let swapped = if old.is_locked() && !planted!("link.ignores_locks") {
             let swap = |still: pbxt_txn::StillLocked| {
                 let new = if still.0 { new.with_lock() } else { new };
                 table.map.compare_exchange(row, old, new)
@@ -204,6 +212,7 @@ impl Session {
                 unseen: 0,
                 bytes: 0,
                 written: false,
+                shown: self.shown.enter(table.id),
             });
         }
     }
@@ -224,7 +233,9 @@ impl Session {
 
     #[cold]
     fn enter_new_table(&mut self, table: &Arc<Table>) -> Result<usize> {
+        self.begin_serial_write(table)?;
         self.lock_table(table, LockMode::Intent)?;
+        self.note_serial_write(table);
         let found = self.work.tables.iter().position(|work| work.table.id == table.id);
         let position = found.ok_or_else(|| dropped(table))?;
         self.work.tables[position].written = true;

@@ -3,7 +3,8 @@
 //! Why it exists: a checkpoint is due when recovery would read too much log or index entries take too much memory; both grow
 //! with every statement, so one thread looks at them all the time and writers feel it only when it cannot keep up.
 //! State: figures for status reports; the limits, which follow from the cache's size.
-//! Rules: D25 a writer is slowed down, never stopped (pressure.rs). A failed checkpoint is tried again after a pause.
+//! Rules: D25 a writer is slowed down, never stopped (pressure.rs). D28, D29 a checkpoint that gives back enough is due, less
+//! is enough when the database is idle (budget.rs). A failed checkpoint is tried again after a pause.
 //! Latches and I/O: one turn for checkpoints, held for a whole one.
 //! After a crash: nothing of this is on disk.
 
@@ -22,8 +23,6 @@ const LOG_BYTES: (u64, u64) = (32 << 20, 256 << 20);
 const TREE_BYTES_MIN: u64 = 16 << 20;
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Bytes of files that a checkpoint would give back, before it is made for that.
-const UNUSED_BYTES_MAX: u64 = 32 << 20;
 /// Pause after a failure.
 const RETRY_MILLIS: u64 = 5_000;
 
@@ -44,7 +43,7 @@ pub(crate) struct Maintenance {
     tree_limit: u64,
     retry_at: AtomicU64,
     /// Bytes of files that only tables dropped since the last checkpoint had.
-    dropped: AtomicU64,
+    pub dropped: AtomicU64,
     /// Loads whose records lie at or behind the newest durable checkpoint: LSN of their stamp, of the record (rule D23).
     loads: Mutex<Vec<(Lsn, Lsn)>>,
     worker: Mutex<Option<Worker>>,
@@ -174,34 +173,35 @@ impl Database {
             .catalog
             .tables()
             .iter()
-            .filter(|table| !table.temporary)
             .map(|table| table.index_bytes())
             .sum();
         let figures = &self.maintenance;
         figures.tree_bytes.store(trees, Ordering::Relaxed);
-        let log = self
-            .log
-            .tail()
-            .raw()
-            .saturating_sub(figures.start.load(Ordering::Relaxed));
-        // Only a checkpoint gives files back: those of dropped tables, and segments whose rows have all been homed.
-        let homed = self.log_floor().raw().saturating_sub(self.log.start().raw());
-        let unused = homed + figures.dropped.load(Ordering::Relaxed);
-        trees >= figures.tree_limit
-            || log >= figures.log_limit
-            || unused >= UNUSED_BYTES_MAX
-            || self.superseded_is_much()
+        trees >= figures.tree_limit || self.log_behind_checkpoint() >= figures.log_limit || self.gain_is_due()
     }
 
-    /// True if a checkpoint is being made or due.
+    /// Bytes of log that recovery would read.
+    pub(crate) fn log_behind_checkpoint(&self) -> u64 {
+        // The first segment has number 1.
+        let first = self.store.geometry().hot_segment_bytes;
+        let start = self.maintenance.start.load(Ordering::Relaxed);
+        let start = start.max(self.log.start().raw()).max(first);
+        self.log.tail().raw().saturating_sub(start)
+    }
+
+    /// True if a checkpoint is being made or due, or will be as soon as nothing else happens.
     pub(crate) fn checkpoint_is_coming(&self) -> bool {
-        self.maintenance.running.load(Ordering::Relaxed) > 0 || self.checkpoint_due()
+        self.maintenance.running.load(Ordering::Relaxed) > 0
+            || self.checkpoint_due()
+            || self.idle_gain_is_due()
     }
 
-    /// One round of the checkpoint thread. True if a checkpoint was made.
-    pub fn maintenance_step(&self) -> Result<bool> {
+    /// One round of the checkpoint thread; `is_idle`: the foreground is, and no other background work is left (rule D29). True if a
+    /// checkpoint was made.
+    pub fn maintenance_step(&self, is_idle: bool) -> Result<bool> {
         let figures = &self.maintenance;
-        if self.clock.now_millis() < figures.retry_at.load(Ordering::Relaxed) || !self.checkpoint_due() {
+        let is_due = || self.checkpoint_due() || is_idle && self.idle_gain_is_due();
+        if self.clock.now_millis() < figures.retry_at.load(Ordering::Relaxed) || !is_due() {
             return Ok(false);
         }
         let made = self.checkpoint_step();
@@ -235,7 +235,7 @@ impl Database {
         let step = move || {
             if let Some(db) = weak.upgrade() {
                 // A failure is counted and tried again; one of the disk has poisoned the database, which says so.
-                let _ = db.maintenance_step();
+                let _ = db.maintenance_step(db.upkeep.is_at_rest());
             }
         };
         let worker = Worker::spawn("pbxt-checkpoint", Arc::clone(&self.poison), PAUSE, step);

@@ -4,28 +4,29 @@
 //! what is most overdue, they keep pace; when the machine is idle they also do what is merely useful.
 //! State: `Upkeep` holds what compactor and merges know between steps. All of it can be lost.
 //! Rules: S21 a step is at most about 64 MiB; a full disk ends it, its files are removed, and it is tried again later.
-//! S22 when the log grows beyond its limit compaction takes every second step at least, merges the others.
+//! S22 when the log grows beyond its limit compaction takes every second step at least, merges the others. S35 merges wait for
+//! a checkpoint that has much to give back. S36 what idle means, S37 and S38 what is merged then.
 //! Latches and I/O: those of the steps.
 
 use crate::blob_reclaim::BlobAccounts;
+use crate::budget::LIVE_PER_DEAD;
 use crate::compact_batch::CompactBatch;
 use crate::compactor::Compactor;
 use crate::counters::Counter;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::forget::Forgetter;
+use crate::idle::IdleWatch;
 use crate::index_merge::IndexMerger;
 use crate::row_merge::RowMerger;
 use parking_lot::Mutex;
-use pbxt_base::{Error as StorageError, Lsn, SegmentId};
+use pbxt_base::{Error as StorageError, SegmentId};
 use pbxt_io::Worker;
+use pbxt_segment::SegmentClass;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Bytes of log that are kept for the rows in them, at most, before they are homed under way.
-const HOT_BYTES_MAX: u64 = 256 << 20;
 
 /// What a step of background work did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +51,10 @@ pub(crate) struct Upkeep {
     /// End of the last segment that the compactor has looked at.
     looked_at: AtomicU64,
     turn: AtomicU64,
-    /// Checkpoints made, and bytes merged away, when last looked at.
-    superseded: Mutex<(u64, u64)>,
+    /// Bytes of pieces merged away when the newest checkpoint began.
+    given_back: AtomicU64,
+    /// The foreground is idle (rule S36).
+    is_idle: AtomicBool,
     /// The thread is between two steps of which the first did something.
     is_busy: AtomicBool,
     stopping: AtomicBool,
@@ -113,6 +116,27 @@ impl Upkeep {
         self.floor.fetch_max(lsn, Ordering::AcqRel);
     }
 
+    /// Bytes of pieces that merges have superseded since open.
+    pub(crate) fn merged_away(&self) -> u64 {
+        self.counters.merge_bytes_read.get()
+    }
+
+    /// Of those, what no checkpoint has let go of.
+    pub(crate) fn superseded_bytes(&self) -> u64 {
+        let given_back = self.given_back.load(Ordering::Relaxed);
+        self.merged_away().saturating_sub(given_back)
+    }
+
+    /// A checkpoint counts that began when so much had been merged away.
+    pub(crate) fn note_given_back(&self, bytes: u64) {
+        self.given_back.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// True if neither the foreground nor the upkeep thread does anything.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.is_idle.load(Ordering::Relaxed) && !self.is_busy.load(Ordering::Relaxed)
+    }
+
     /// True if steps that take long are to end as soon as they can, without a result.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
@@ -121,38 +145,42 @@ impl Upkeep {
 
 /// Pause between two looks for work.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The database is idle if nothing was logged for so many looks.
-const IDLE_LOOKS: u32 = 5;
-
-/// Bytes of superseded pieces that may wait for a checkpoint, at least.
-const SUPERSEDED_BYTES_MIN: u64 = 64 << 20;
-/// They may also be this part of what lives: one in so many bytes.
-const LIVE_PER_SUPERSEDED: u64 = 4;
-
 /// A kind of step.
-type Step = fn(&Database) -> Result<Progress>;
+type Step = fn(&Database, bool) -> Result<Progress>;
 
 impl Database {
     /// One step of whatever is most overdue; when the database is idle, of whatever is useful. Want of disk space is not an
     /// error here: the step is tried again later.
     pub fn upkeep_step(&self, is_idle: bool) -> Result<Progress> {
-        let merges: [Step; 2] = [Self::row_merge_step, Self::index_merge_step];
-        let mut steps: Vec<Step> = vec![Self::settle_tags_step];
-        let compacts = self.hot_bytes() > self.hot_bytes_limit() || is_idle;
+        let compacts = self.hot_bytes() > self.homing_limit() || is_idle;
+        let compact = compacts
+            .then_some(|db: &Self, _| db.compact_step())
+            .map(|step| step as Step);
+        let mut merges: Vec<Step> = Vec::new();
+        if !self.gain_is_due() {
+            merges = vec![Self::row_merge_step_when, Self::index_merge_step_when];
+        }
         let turn = self.upkeep.turn.fetch_add(1, Ordering::Relaxed);
-        let first = (turn / 2 % 2) as usize;
-        let merges = [merges[first], merges[1 - first]];
-        if compacts && turn.is_multiple_of(2) {
-            steps.push(Self::compact_step);
+        if turn / 2 % 2 == 1 {
+            merges.reverse();
+        }
+        let mut steps: Vec<Step> = vec![|db, _| db.settle_tags_step()];
+        if turn.is_multiple_of(2) {
+            steps.extend(compact);
             steps.extend(merges);
         } else {
             steps.extend(merges);
-            steps.extend(compacts.then_some(Self::compact_step as Step));
+            steps.extend(compact);
         }
-        steps.extend([Self::gone_step as Step, Self::blob_step, Self::forget_step]);
-        steps.extend(is_idle.then_some(Self::census_step as Step));
+        let others: [Step; 3] = [
+            |db, _| db.gone_step(),
+            |db, _| db.blob_step(),
+            |db, _| db.forget_step(),
+        ];
+        steps.extend(others);
+        steps.extend(is_idle.then_some((|db: &Self, _| db.census_step()) as Step));
         for step in steps {
-            match step(self) {
+            match step(self, is_idle) {
                 Ok(Progress::Idle) => {}
                 Err(Error::Storage(StorageError::NoSpace { .. })) => {
                     self.upkeep.counters.steps_without_space.add(1);
@@ -196,15 +224,16 @@ impl Database {
     /// Starts the thread that takes these steps.
     pub(crate) fn start_upkeep(self: &Arc<Self>) -> Result<()> {
         let weak = Arc::downgrade(self);
-        let (mut tail, mut looks) = (Lsn::new(0), 0);
+        let mut watch = IdleWatch::default();
         let step = move || {
             let Some(db) = weak.upgrade() else { return };
-            let now = db.log.tail();
-            looks = if now == tail { looks + 1 } else { 0 };
-            tail = now;
-            let is_idle = looks >= IDLE_LOOKS;
             // A failure of the disk has poisoned the database, which says so; damage is found again by whoever reads it.
-            while !db.upkeep.is_stopping() && matches!(db.upkeep_step(is_idle), Ok(Progress::Worked)) {
+            while !db.upkeep.is_stopping() {
+                let is_idle = watch.look(db.clock.now_millis(), db.log.tail().raw());
+                db.upkeep.is_idle.store(is_idle, Ordering::Relaxed);
+                if !matches!(db.upkeep_step(is_idle), Ok(Progress::Worked)) {
+                    break;
+                }
                 db.upkeep.is_busy.store(true, Ordering::Relaxed);
             }
             db.upkeep.is_busy.store(false, Ordering::Relaxed);
@@ -235,36 +264,13 @@ impl Database {
         }
     }
 
-    /// True if merges have superseded so many pieces since the last checkpoint that their files should go: only a
-    /// checkpoint lets them.
-    pub(crate) fn superseded_is_much(&self) -> bool {
-        let made = self.maintenance_status().checkpoints;
-        let read = self.upkeep.counters.merge_bytes_read.get();
-        let mut known = self.upkeep.superseded.lock();
-        if known.0 != made {
-            *known = (made, read);
-        }
-        let bytes = read - known.1.min(read);
-        bytes >= SUPERSEDED_BYTES_MIN && bytes >= self.live_row_bytes() / LIVE_PER_SUPERSEDED
-    }
-
-    fn live_row_bytes(&self) -> u64 {
-        let tables = self.catalog.tables();
-        tables.iter().map(|table| table.base.shape().stored_bytes()).sum()
-    }
-
     /// Totals of background work.
     pub fn upkeep_counters(&self) -> &UpkeepCounters {
         &self.upkeep.counters
     }
 
-    /// Bytes of log beyond which rows are homed although the database is busy.
-    pub fn hot_bytes_limit(&self) -> u64 {
-        let segment = self.store.geometry().hot_segment_bytes;
-        HOT_BYTES_MAX.min(self.cache_bytes / 4).max(2 * segment)
-    }
-
-    /// Cold files of which less than half is named by a shape. A file that a job still holds is not looked at.
+    /// Cold files whose living pieces are to be rewritten: those of which less than half is named by a shape (rule S14), and,
+    /// while too much in all files is dead, the one of which most is (rule S39). A file that a job still holds is not looked at.
     pub(crate) fn sparse_files(&self) -> HashSet<SegmentId> {
         let mut files: HashMap<SegmentId, (u64, u64)> = HashMap::new();
         for table in self.catalog.tables() {
@@ -282,10 +288,17 @@ impl Database {
                 *live += piece.stored_bytes();
             }
         }
-        let is_sparse = |(id, (all, live)): (SegmentId, (u64, u64))| {
-            let held = self.flight.holds(pbxt_segment::SegmentClass::Cold, id);
-            (live * 2 < all && !held).then_some(id)
-        };
-        files.into_iter().filter_map(is_sparse).collect()
+        files.retain(|id, _| !self.flight.holds(SegmentClass::Cold, *id));
+        let sum = files
+            .values()
+            .fold((0, 0), |sum, (all, live)| (sum.0 + all, sum.1 + live));
+        let is_too_much = (sum.0 - sum.1) * LIVE_PER_DEAD > sum.1;
+        let deadest = files
+            .iter()
+            .filter(|(_, (all, live))| is_too_much && live < all)
+            .max_by_key(|(_, (all, live))| (all - live) * 1000 / all.max(&1));
+        let deadest = deadest.map(|(id, _)| *id);
+        let half_dead = files.into_iter().filter(|(_, (all, live))| live * 2 < *all);
+        half_dead.map(|(id, _)| id).chain(deadest).collect()
     }
 }

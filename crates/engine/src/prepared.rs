@@ -3,32 +3,56 @@
 //! Why it exists: XA transactions outlive connections and crashes. The votes are kept beside, from PREPARE to END, also of
 //! transactions that have a session: a checkpoint saves those whose PREPARE lies below it.
 //! Rules: T18 they keep their table locks and the rows they wrote. An XA id that is not ours changes nothing. D19 a vote is
-//! entered under the latch under which its PREPARE is appended, and leaves after END is.
-//! Latches: one latch for the map; one for the votes, under which log space is reserved but no disk waited for.
+//! entered under the latch under which its PREPARE is appended, and leaves after END is. V3 a decision that comes while the
+//! connection that voted is still being closed waits for its session to let go.
+//! Latches: one latch for the map; inside it one for the votes, under which log space is reserved but no disk waited for.
 
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::image::PreparedImage;
-use crate::session::{FlushAtCommit, Work};
-use parking_lot::Mutex;
+use crate::session::{FlushAtCommit, Isolation, Work};
+use crate::shown::TableShown;
+use parking_lot::{Condvar, Mutex};
 use pbxt_base::{Lsn, TxnId};
 use pbxt_txlog::CountDelta;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long a decision waits for the session that voted to let go of its transaction. A closing connection takes
+/// microseconds; a session that goes on is a mistake of the host, which gets an answer after this time.
+const LET_GO_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Prepared transactions by XA id.
 #[derive(Debug, Default)]
 pub struct PreparedSet {
     by_xid: Mutex<BTreeMap<Vec<u8>, Work>>,
+    /// One more transaction is in the map.
+    changed: Condvar,
     /// Votes between PREPARE and END.
     votes: Mutex<BTreeMap<TxnId, PreparedImage>>,
     /// Number of votes, so that other ends need not look.
     vote_count: AtomicUsize,
 }
 
+/// One of them, for lists.
+#[derive(Debug)]
+pub(crate) struct Detached {
+    pub txn: TxnId,
+    pub isolation: Isolation,
+    pub rows_changed: u64,
+    pub rows_locked: u64,
+    /// Milliseconds of the database's clock; 0 = before this open.
+    pub started_millis: u64,
+    pub first_lsn: Lsn,
+    pub tables: Vec<Arc<TableShown>>,
+}
+
 impl PreparedSet {
     pub(crate) fn insert(&self, work: Work) {
         self.by_xid.lock().insert(work.xid.clone(), work);
+        self.changed.notify_all();
     }
 
     /// Appends PREPARE and enters the vote (rule D19). Returns the end of the record.
@@ -61,8 +85,21 @@ impl PreparedSet {
         self.votes.lock().values().cloned().collect()
     }
 
+    /// Takes a detached transaction out. One that a session still holds is waited for (rule V3).
     fn take(&self, xid: &[u8]) -> Result<Work> {
-        self.by_xid.lock().remove(xid).ok_or(Error::NoSuchXid)
+        let mut detached = self.by_xid.lock();
+        let mut patience = LET_GO_PATIENCE;
+        while !detached.contains_key(xid) && !patience.is_zero() && self.has_vote(xid) {
+            // A vote that its own session ends wakes nobody, so the wait is in short pieces.
+            let piece = patience.min(Duration::from_millis(20));
+            self.changed.wait_for(&mut detached, piece);
+            patience = patience.saturating_sub(piece);
+        }
+        detached.remove(xid).ok_or(Error::NoSuchXid)
+    }
+
+    fn has_vote(&self, xid: &[u8]) -> bool {
+        self.vote_count.load(Ordering::Acquire) > 0 && self.votes.lock().values().any(|vote| vote.xid == xid)
     }
 
     /// XA ids in order.
@@ -70,20 +107,30 @@ impl PreparedSet {
         self.by_xid.lock().keys().cloned().collect()
     }
 
-    /// Transaction ids, rows written, and when they began (milliseconds of the database's clock; 0 before this open).
-    pub fn txns(&self) -> Vec<(TxnId, u64, u64)> {
-        self.by_xid
-            .lock()
-            .values()
-            .map(|work| (work.txn, work.rows_written, work.started_millis))
-            .collect()
+    /// What lists show of them.
+    pub(crate) fn listed(&self) -> Vec<Detached> {
+        let listed = |work: &Work| Detached {
+            txn: work.txn,
+            isolation: work.isolation,
+            rows_changed: work.rows_written,
+            rows_locked: work.rows_locked,
+            started_millis: work.started_millis,
+            first_lsn: work.first_lsn,
+            tables: work.tables.iter().map(|table| Arc::clone(&table.shown)).collect(),
+        };
+        self.by_xid.lock().values().map(listed).collect()
+    }
+
+    /// How many they are.
+    pub(crate) fn count(&self) -> usize {
+        self.by_xid.lock().len()
     }
 }
 
 impl Database {
     /// Commits a detached prepared transaction; durable on return.
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
-        let work = self.prepared.take(xid)?;
+        let mut work = self.prepared.take(xid)?;
         let deltas: Vec<CountDelta> = work
             .tables
             .iter()
@@ -92,7 +139,7 @@ impl Database {
                 rows: table.rows,
             })
             .collect();
-        match self.publish_commit(&work, &deltas) {
+        match self.publish_commit(&mut work, &deltas) {
             Ok(end) => {
                 self.release(work);
                 self.wait_for(end, FlushAtCommit::Durable)

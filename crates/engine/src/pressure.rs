@@ -14,6 +14,8 @@ use std::time::Duration;
 const TREES: u64 = 4;
 /// How many times the log that is kept without need may wait for the compactor before writers are slowed down.
 const LOG: u64 = 2;
+/// That log counts as so much at least.
+const HOT_BYTES_MIN: u64 = 64 << 20;
 /// Pause, for a batch of rows, when twice as much waits as may without one; it grows and falls in proportion.
 const PAUSE_MICROS: u64 = 16_000;
 /// Longest pause.
@@ -24,8 +26,10 @@ impl Database {
     /// nothing held.
     pub fn pressure(&self) {
         let (trees, tree_limit) = self.tree_bytes();
-        let pause = pause_for(trees, tree_limit * TREES)
-            .max(pause_for(self.log_backlog(), self.hot_bytes_limit() * LOG));
+        let pause = pause_for(trees, tree_limit * TREES).max(pause_for(
+            self.log_backlog(),
+            self.hot_bytes_limit().max(HOT_BYTES_MIN) * LOG,
+        ));
         if !pause.is_zero() && self.wake_background() {
             std::thread::sleep(pause);
         }

@@ -20,6 +20,7 @@ use crate::image::{ImageHead, PreparedImage};
 use crate::recovery_image::{ImageFacts, OpenImage, Pieces};
 use crate::recovery_index::IndexRebuilder;
 use crate::session::{TableWork, Work};
+use crate::shown::TableShown;
 use crate::table::Table;
 use parking_lot::Mutex;
 use pbxt_base::{Addr, CommitTs, IndexId, Lsn, RowId, SegmentId, TableId, TxnId};
@@ -416,7 +417,9 @@ pub(crate) fn adopt_prepared(db: &Arc<Database>, prepared: Vec<PreparedImage>) {
         for delta in &found.deltas {
             if let Some(table) = db.catalog.by_id(delta.table) {
                 let _ = db.table_locks.lock(found.txn, delta.table, LockMode::Intent);
+                let shown = Arc::new(TableShown::new(delta.table));
                 work.tables.push(TableWork {
+                    shown,
                     table,
                     rows: delta.rows,
                     unseen: 0,
@@ -425,6 +428,8 @@ pub(crate) fn adopt_prepared(db: &Arc<Database>, prepared: Vec<PreparedImage>) {
                 });
             }
         }
+        let tables = work.tables.iter().map(|table| table.table.id).collect();
+        work.serial = Some(Box::new(db.serial.adopt(found.txn, tables)));
         db.prepared.note_vote(found);
         db.prepared.insert(work);
     }

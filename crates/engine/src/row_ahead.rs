@@ -12,9 +12,10 @@ use crate::row_shape::{BlockSource, CachedRows, RowPiece};
 use pbxt_io::{for_each_parallel, parallelism};
 use pbxt_rows::Schema;
 use pbxt_segment::{BlockCache, BlockKey, StoredBlocks};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Blocks that `load_blocks` and `ReadAhead` read at once, at most.
+/// Blocks that `load_blocks` reads at once, at most.
 pub(crate) const BATCH_BLOCKS: usize = 32;
 /// Blocks of a batch that are worth a second thread, and threads at most.
 const PARALLEL_BLOCKS_MIN: usize = 8;
@@ -22,9 +23,34 @@ const THREADS_MAX: usize = 4;
 /// Stored bytes that a reader in order has ahead: at most so many, and at most this part of the cache.
 const AHEAD_BYTES: usize = 1 << 20;
 const AHEAD_SHARE: u64 = 64;
-const AHEAD_BLOCKS: usize = 32;
+const AHEAD_BLOCKS: usize = 128;
 /// Blocks that a reader in order passes over, at most: a filter spares it some.
 const SKIPPED_MAX: usize = 8;
+
+/// Threads that unpack for readers now; all readers together have no more than the machine has processors to spare.
+static HELPING: AtomicUsize = AtomicUsize::new(0);
+
+/// Threads that help one reader with one batch.
+struct Helpers(usize);
+
+impl Helpers {
+    fn for_blocks(missing: usize) -> Self {
+        if missing < PARALLEL_BLOCKS_MIN {
+            return Self(0);
+        }
+        let spare = parallelism().saturating_sub(1);
+        let share = |busy: usize| spare.saturating_sub(busy).min(THREADS_MAX - 1);
+        let order = Ordering::Relaxed;
+        let before = HELPING.fetch_update(order, order, |busy| Some(busy + share(busy)));
+        Self(share(before.unwrap_or_default()))
+    }
+}
+
+impl Drop for Helpers {
+    fn drop(&mut self) {
+        HELPING.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
 
 impl RowPiece {
     /// The decoded blocks with these numbers, which rise, in their order: those that are not in the cache are read in one
@@ -42,12 +68,8 @@ impl RowPiece {
         let loaded: Vec<OnceLock<Arc<CachedRows>>> = blocks.iter().map(|_| OnceLock::new()).collect();
         let places: Vec<usize> = (0..blocks.len()).collect();
         // Unpacking is most of the work, and each block by itself.
-        let threads = if missing.len() < PARALLEL_BLOCKS_MIN {
-            1
-        } else {
-            parallelism().min(THREADS_MAX)
-        };
-        for_each_parallel(&places, threads, |&place| -> Result<()> {
+        let helpers = Helpers::for_blocks(missing.len());
+        for_each_parallel(&places, 1 + helpers.0, |&place| -> Result<()> {
             let block = blocks[place];
             let stored = read.iter().find(|stored| stored.blocks().contains(&block));
             let rows = match stored {

@@ -2,23 +2,13 @@
 
 use super::*;
 use crate::row_shape::RowPiece;
-use crate::row_writer::RowWriter;
-use pbxt_base::{RowId, TableId};
+use crate::row_writer::row_writer_tests::{piece_of, schema};
+use pbxt_base::RowId;
 use pbxt_io::Disk;
-use pbxt_rows::{Column, ColumnKind, RowBuilder};
-use pbxt_segment::{Codec, OpenMode, PieceFile, PieceWriter, SegmentClass, SegmentStore};
+use pbxt_segment::Codec;
 use pbxt_testkit::SimDisk;
 
 const ROWS: u64 = 6000;
-
-fn schema() -> Schema {
-    let kind = ColumnKind::Var;
-    let column = Column {
-        kind,
-        nullable: false,
-    };
-    Schema::new(1, vec![column]).expect("one column")
-}
 
 fn value(row: u64) -> Vec<u8> {
     (0..400_u64).map(|at| ((at * (row + 11)) >> 3) as u8).collect()
@@ -26,30 +16,7 @@ fn value(row: u64) -> Vec<u8> {
 
 /// A piece of many blocks on a simulated disk.
 fn piece(disk: &SimDisk, schema: &Schema) -> RowPiece {
-    let mode = OpenMode {
-        create: Some(pbxt_segment::Geometry::small()),
-        read_only: false,
-        new_uuid: 7,
-        now: 0,
-    };
-    let store = SegmentStore::open(Arc::new(disk.clone()), mode).expect("a new database");
-    let store = Arc::new(store);
-    let mut out = PieceWriter::create(&store, SegmentClass::Cold).expect("a new file");
-    RowWriter::begin(&mut out, TableId::new(1));
-    let mut writer = RowWriter::new(schema, Codec::Lz4);
-    for row in 1..=ROWS {
-        let mut builder = RowBuilder::new(schema);
-        builder.set(0, Some(&value(row))).expect("a value");
-        let mut payload = Vec::new();
-        builder.finish(&mut payload).expect("a payload");
-        writer
-            .push(&mut out, RowId::new(row), Some(&payload))
-            .expect("written");
-    }
-    let section = writer.end(&mut out).expect("written");
-    let id = out.finish().expect("durable");
-    let file = PieceFile::open(&store, SegmentClass::Cold, id).expect("a whole file");
-    RowPiece::open(file, section).expect("a piece")
+    piece_of(disk, schema, Codec::Lz4, &mut (1..=ROWS).map(value))
 }
 
 /// First row and number of rows of a block, and its first payload.
@@ -122,7 +89,7 @@ fn reading_ahead_grows_with_the_way_and_begins_anew_after_a_long_jump() {
             ends.push(end);
         }
     }
-    assert_eq!(ends, [1, 3, 7, 15, piece.block_count()]);
+    assert_eq!(ends, [1, 3, 7, 15, 31.min(piece.block_count())]);
     for (jump, read) in [(20, 20..21), (8, 8..16)] {
         let cache = BlockCache::new(256 << 20);
         let mut ahead = ReadAhead::default();

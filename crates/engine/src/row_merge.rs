@@ -13,7 +13,7 @@ use crate::blob_reclaim::DeadValues;
 use crate::database::Database;
 use crate::error::Result;
 use crate::pacing::Progress;
-use crate::row_merge_plan::{Choice, plan};
+use crate::row_merge_plan::{Choice, Need, plan};
 use crate::row_output::RowOutput;
 use crate::row_pieces::{Level, SlotReader, codec_of};
 use crate::row_shape::{RowPiece, RowRun, RowShape};
@@ -30,7 +30,7 @@ const STEP_BYTES: u64 = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct RowMerger {
     /// Shapes that were looked at and need nothing.
-    quiet: HashMap<TableId, Weak<RowShape>>,
+    quiet: HashMap<(TableId, Need), Weak<RowShape>>,
 }
 
 /// Pieces that become others.
@@ -42,9 +42,15 @@ struct MergeJob {
 impl Database {
     /// Merges pieces of row runs where it is due, for up to 64 MiB.
     pub fn row_merge_step(&self) -> Result<Progress> {
+        self.row_merge_step_when(false)
+    }
+
+    /// The same; when the foreground is idle also where it is merely useful (rule S37).
+    pub(crate) fn row_merge_step_when(&self, is_idle: bool) -> Result<Progress> {
+        let need = Need::when(is_idle);
         let mut merger = self.upkeep.rows.lock();
         self.poison.check()?;
-        let (jobs, moved) = merger.find_jobs(self);
+        let (jobs, moved) = merger.find_jobs(self, need);
         if jobs.is_empty() {
             return Ok(if moved { Progress::Worked } else { Progress::Idle });
         }
@@ -75,7 +81,7 @@ impl Database {
             readers.push(SlotReader::new(table.schema(), pieces.clone())?);
         }
         let level = if *is_oldest { Level::Base } else { Level::Upper };
-        let mut cutter = job.choice.cutter();
+        let mut cutter = job.choice.cutter(out.sizes());
         let mut writer = RowWriter::new(table.schema(), codec_of(table, level));
         let mut dead = DeadValues::of(table);
         let mut slots = 0_u64;
@@ -116,21 +122,21 @@ impl RowMerger {
         let sparse = db.sparse_files();
         db.catalog.tables().iter().any(|table| {
             let shape = table.base.shape();
-            let known = self.quiet.get(&table.id);
+            let known = self.quiet.get(&(table.id, Need::Useful));
             let is_quiet = known.is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&shape));
-            !shape.runs.is_empty() && (!is_quiet || plan(&shape, &sparse).is_some())
+            !shape.runs.is_empty() && (!is_quiet || plan(&shape, &sparse, Need::Useful).is_some())
         })
     }
 
     /// Jobs for one step, and whether pieces were moved down meanwhile.
-    fn find_jobs(&mut self, db: &Database) -> (Vec<MergeJob>, bool) {
+    fn find_jobs(&mut self, db: &Database, need: Need) -> (Vec<MergeJob>, bool) {
         let mut jobs = Vec::new();
         let mut moved = false;
         let mut bytes = 0;
         let sparse = db.sparse_files();
         let tables = db.catalog.tables();
         let ids: std::collections::HashSet<TableId> = tables.iter().map(|table| table.id).collect();
-        self.quiet.retain(|id, _| ids.contains(id));
+        self.quiet.retain(|(id, _), _| ids.contains(id));
         for table in tables {
             if bytes >= STEP_BYTES {
                 break;
@@ -138,20 +144,20 @@ impl RowMerger {
             let shape = table.base.shape();
             let is_quiet = self
                 .quiet
-                .get(&table.id)
+                .get(&(table.id, need))
                 .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&shape));
             if shape.runs.is_empty() || (is_quiet && sparse.is_empty()) {
                 continue;
             }
             moved |= move_down(&table);
             let shape = table.base.shape();
-            match plan(&shape, &sparse) {
+            match plan(&shape, &sparse, need) {
                 Some(choice) => {
                     bytes += choice.bytes();
                     jobs.push(MergeJob { table, choice });
                 }
                 None => {
-                    self.quiet.insert(table.id, Arc::downgrade(&shape));
+                    self.quiet.insert((table.id, need), Arc::downgrade(&shape));
                 }
             }
         }

@@ -3,10 +3,12 @@
 //! Why it exists: the choice decides how often a row is rewritten and how much space superseded slots bind; it is arithmetic
 //! over ranges and counts, without I/O, so it can be tried with any shape.
 //! Rules: S8 (closed ranges of neighbouring runs); S11 at most four upper runs lie over a row; S12 upper slots of a quarter of
-//! a base piece's rows are merged into it; S13 small pieces of the base that follow each other become one; S14 what lives in
+//! a base piece's rows are merged into it; S34 of a fifth of the base's, into the piece with most of them; S37 of a tenth, if
+//! the foreground is idle; S13 small pieces of the base that follow each other become one; S14 what lives in
 //! a file of which more than half is dead is rewritten.
 //! Latches and I/O: none.
 
+use crate::budget::PieceSizes;
 use crate::row_merge::overlaps;
 use crate::row_pieces::Cutter;
 use crate::row_shape::{RowPiece, RowRun, RowShape};
@@ -19,10 +21,31 @@ use std::sync::Arc;
 pub(crate) const UPPER_RUNS: usize = 4;
 /// Upper slots for one slot of the base at which they are merged: one for so many.
 const BASE_SLOTS_PER_UPPER: u64 = 4;
+/// The same for the whole base, if it has several pieces (rule S34).
+const BASE_SLOTS_PER_ALL_UPPER: u64 = 5;
+/// Pieces of a base of which one can be merged for all.
+const SEVERAL_PIECES: usize = 4;
+/// The same for the whole base, when the foreground is idle (rule S37).
+const BASE_SLOTS_PER_IDLE_UPPER: u64 = 10;
 /// A piece of the base below this is small.
 const SMALL_BYTES: u64 = 4 << 20;
 /// So many small pieces that follow each other are worth being merged.
 const SMALL_PIECES: usize = 4;
+
+/// What is worth a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Need {
+    /// What has to be done under load too.
+    Due,
+    /// And what gives space back while the foreground is idle.
+    Useful,
+}
+
+impl Need {
+    pub(crate) fn when(is_idle: bool) -> Self {
+        if is_idle { Self::Useful } else { Self::Due }
+    }
+}
 
 /// Pieces to be merged.
 #[derive(Debug)]
@@ -48,19 +71,19 @@ impl Choice {
     }
 
     /// Where the output is cut (rule S7).
-    pub(crate) fn cutter(&self) -> Cutter {
+    pub(crate) fn cutter(&self, sizes: PieceSizes) -> Cutter {
         match &self.base {
-            Some(base) if !self.is_oldest => Cutter::over(&base.pieces, RowId::new(u64::MAX)),
-            _ => Cutter::for_base(),
+            Some(base) if !self.is_oldest => Cutter::over(&base.pieces, RowId::new(u64::MAX), sizes),
+            _ => Cutter::for_base(self.inputs.last().map_or(0, |pieces| bytes_of(pieces)), sizes),
         }
     }
 }
 
 /// The next merge, if one is due. `sparse`: files of which little is alive.
-pub(crate) fn plan(shape: &RowShape, sparse: &HashSet<SegmentId>) -> Option<Choice> {
+pub(crate) fn plan(shape: &RowShape, sparse: &HashSet<SegmentId>, need: Need) -> Option<Choice> {
     let groups = groups_of(shape);
     let deep = groups.iter().find_map(|group| too_deep(shape, group.clone()));
-    deep.or_else(|| heavy_base(shape, &groups))
+    deep.or_else(|| heavy_base(shape, &groups, need))
         .or_else(|| small_base(shape))
         .or_else(|| in_sparse_file(shape, sparse))
 }
@@ -120,21 +143,31 @@ pub(crate) fn tier(sizes: impl Iterator<Item = u64>) -> usize {
     count
 }
 
-/// Rule S12: the base piece with the most upper slots over it, if they are enough.
-fn heavy_base(shape: &RowShape, groups: &[RangeInclusive<usize>]) -> Option<Choice> {
+/// Rules S12, S34, S37: the base piece with the most upper slots over it for its size, if it or the whole base has enough. A
+/// piece has at least the share that the whole base has, so each job rids the base of at least that part of what it rewrites.
+fn heavy_base(shape: &RowShape, groups: &[RangeInclusive<usize>], need: Need) -> Option<Choice> {
     let oldest = shape.runs.len() - 1;
     let group = groups.last().filter(|group| *group.end() == oldest)?;
+    let base = &shape.runs[oldest].pieces;
     let mut best: Option<(u64, &Arc<RowPiece>)> = None;
-    for piece in &shape.runs[oldest].pieces {
-        let upper: u64 = (*group.start()..oldest)
+    let (mut upper, mut slots) = (0, 0);
+    for piece in base {
+        let over: u64 = (*group.start()..oldest)
             .map(|number| slots_between(&shape.runs[number], piece.first, piece.last))
             .sum();
-        let share = upper * 1000 / piece.rows.len().max(1);
-        if share * BASE_SLOTS_PER_UPPER >= 1000 && best.is_none_or(|(most, _)| share > most) {
+        let rows = piece.rows.len();
+        let share = over * 1000 / rows.max(1);
+        if over > 0 && best.is_none_or(|(most, _)| share > most) {
             best = Some((share, piece));
         }
+        upper += over;
+        slots += rows;
     }
-    best.map(|(_, piece)| close(shape, group.clone(), piece.first, piece.last))
+    let (share, piece) = best?;
+    let is_due = share * BASE_SLOTS_PER_UPPER >= 1000
+        || base.len() >= SEVERAL_PIECES && upper * BASE_SLOTS_PER_ALL_UPPER >= slots
+        || need == Need::Useful && upper * BASE_SLOTS_PER_IDLE_UPPER >= slots;
+    is_due.then(|| close(shape, group.clone(), piece.first, piece.last))
 }
 
 /// Slots of a run between these rows.
@@ -189,6 +222,10 @@ fn in_sparse_file(shape: &RowShape, sparse: &HashSet<SegmentId>) -> Option<Choic
         }
     }
     None
+}
+
+fn bytes_of(pieces: &[Arc<RowPiece>]) -> u64 {
+    pieces.iter().map(|piece| piece.stored_bytes()).sum()
 }
 
 fn alone(run: &Arc<RowRun>, pieces: Vec<Arc<RowPiece>>) -> Choice {

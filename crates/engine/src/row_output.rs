@@ -2,10 +2,11 @@
 //!
 //! Why it exists: compactor and merges write rows of many small tables at once, and many pieces of one large table; a file
 //! of its own for each section would drown the directory, one file for all would live as long as its last section.
-//! Rules: B6 (held in flight until the shapes that name it are installed); P1 whatever ends early leaves no file behind.
+//! Rules: S32 how large a file becomes. B6 (held in flight until the shapes that name it are installed); P1 whatever ends early leaves no file behind.
 //! Latches and I/O: writes piece files; `finish` makes them durable.
 //! After a crash: files that no shape of the checkpoint names are removed at open.
 
+use crate::budget::PieceSizes;
 use crate::database::Database;
 use crate::error::Result;
 use crate::pieces::PieceJob;
@@ -14,9 +15,6 @@ use crate::row_writer::RowWriter;
 use pbxt_base::{RowId, SegmentId, TableId};
 use pbxt_segment::{PieceFile, PieceWriter, SegmentClass};
 use std::sync::Arc;
-
-/// Bytes after which a file gets no further section.
-const FILE_BYTES: u64 = 64 << 20;
 
 /// See the module. Dropped before `finish`, it removes its files.
 pub(crate) struct RowOutput<'db> {
@@ -29,6 +27,7 @@ pub(crate) struct RowOutput<'db> {
     files: Vec<(SegmentId, Vec<(usize, u32)>)>,
     /// A section is open in `writer`.
     is_open: bool,
+    sizes: PieceSizes,
 }
 
 /// Durable pieces with their owners, held in flight (rule B6) until this is dropped.
@@ -59,6 +58,7 @@ impl<'db> RowOutput<'db> {
             sections: Vec::new(),
             files: Vec::new(),
             is_open: false,
+            sizes: db.piece_sizes(),
         }
     }
 
@@ -83,6 +83,11 @@ impl<'db> RowOutput<'db> {
         rows.push(writer, row, payload)
     }
 
+    /// Sizes of what is written.
+    pub(crate) fn sizes(&self) -> PieceSizes {
+        self.sizes
+    }
+
     /// Bytes of the open section, but for the block that is being filled.
     pub(crate) fn section_bytes(&self) -> u64 {
         match &self.writer {
@@ -98,7 +103,7 @@ impl<'db> RowOutput<'db> {
         };
         self.is_open = false;
         self.sections.push((owner, rows.end(writer)?));
-        if writer.file_bytes() >= FILE_BYTES {
+        if writer.file_bytes() >= self.sizes.file {
             self.end_file()?;
         }
         Ok(())

@@ -2,10 +2,11 @@
 //!
 //! Why it exists: merges work piece by piece. They can only if a piece of an upper run lies over few pieces of the base, so
 //! whoever writes a run looks at the base first.
-//! Rules: S7 an upper piece has at most `UPPER_BYTES` and lies over at most `SPAN_BYTES` of the base; rows behind all older
+//! Rules: S7 an upper piece has at most `UPPER_BYTES` and ends where a base piece does, unless these are small (S32); rows behind all older
 //! ones get pieces of their own, compressed for good, as they will be moved down and not rewritten.
 //! Latches and I/O: reading goes past the cache, with reads of some blocks.
 
+use crate::budget::PieceSizes;
 use crate::error::Result;
 use crate::row_shape::{RowPiece, RowShape};
 use crate::table::Table;
@@ -14,12 +15,8 @@ use pbxt_rows::{RowBlock, Schema};
 use pbxt_segment::{Codec, StoredBlocks};
 use std::sync::Arc;
 
-/// Bytes of a piece of the base.
-pub(crate) const BASE_BYTES: u64 = 32 << 20;
 /// Bytes of a piece of an upper run.
 const UPPER_BYTES: u64 = 8 << 20;
-/// Bytes of base pieces under one upper piece.
-const SPAN_BYTES: u64 = 32 << 20;
 /// Bytes that a reader in order reads at once.
 const READ_BYTES: usize = 1 << 20;
 
@@ -59,18 +56,21 @@ pub(crate) struct Cutter {
     at: usize,
     spanned: u64,
     level: Level,
+    sizes: PieceSizes,
+    /// Bytes at which a piece of the base ends.
+    base_end: u64,
 }
 
 impl Cutter {
     /// For rows that go on top of the shape.
-    pub(crate) fn for_patch(shape: &RowShape) -> Self {
+    pub(crate) fn for_patch(shape: &RowShape, sizes: PieceSizes) -> Self {
         let pieces = shape.runs.iter().flat_map(|run| &run.pieces);
         let last = pieces.map(|piece| piece.last).max().unwrap_or_default();
-        Self::over(shape.runs.last().map_or(&[], |run| &run.pieces), last)
+        Self::over(shape.runs.last().map_or(&[], |run| &run.pieces), last, sizes)
     }
 
     /// For rows of which those up to `last` lie over these pieces.
-    pub(crate) fn over(base: &[Arc<RowPiece>], last: RowId) -> Self {
+    pub(crate) fn over(base: &[Arc<RowPiece>], last: RowId, sizes: PieceSizes) -> Self {
         Self {
             base: base
                 .iter()
@@ -80,14 +80,17 @@ impl Cutter {
             at: 0,
             spanned: 0,
             level: Level::Upper,
+            base_end: sizes.base_end(0),
+            sizes,
         }
     }
 
-    /// For rows of the base.
-    pub(crate) fn for_base() -> Self {
+    /// For rows of the base, made of pieces with so many bytes.
+    pub(crate) fn for_base(input_bytes: u64, sizes: PieceSizes) -> Self {
         Self {
             level: Level::Base,
-            ..Self::over(&[], RowId::new(0))
+            base_end: sizes.base_end(input_bytes),
+            ..Self::over(&[], RowId::new(0), sizes)
         }
     }
 
@@ -103,9 +106,9 @@ impl Cutter {
         let limit = if self.level == Level::Upper {
             UPPER_BYTES
         } else {
-            BASE_BYTES
+            self.base_end
         };
-        let cuts = begins_base || section_bytes >= limit || (crosses && self.spanned >= SPAN_BYTES);
+        let cuts = begins_base || section_bytes >= limit || (crosses && self.spanned >= self.sizes.span());
         if begins_base {
             self.level = Level::Base;
         }

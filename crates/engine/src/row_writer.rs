@@ -2,6 +2,8 @@
 //!
 //! Why it exists: compactor, merges and bulk loads all end in the same blocks; how large a block is and what a section
 //! carries beside them is decided here.
+//! Size of blocks: a look-up of one row reads and decodes its whole block, so small ones are better, unless the compressor
+//! needs more at once. Which it is shows in the rows: the first ones of a job are packed both ways (rule S31).
 //! Format: docs/format-rows.md, row blocks; docs/format.md, piece files. The section's extra bytes are the set of its row ids
 //! and the zones of its blocks.
 //! Latches and I/O: writes the piece file; nothing is durable before the file is finished.
@@ -19,15 +21,22 @@ pub(crate) const SECTION_ROWS: u8 = 1;
 /// Kind of a section with a checkpoint image.
 pub(crate) const SECTION_IMAGE: u8 = 3;
 
-/// Raw bytes of a block: a look-up of one row decodes its whole block, and larger ones save little.
+/// Raw bytes of a block whose rows shrink more when they are packed together; larger ones save little.
 const BLOCK_BYTES: usize = 96 << 10;
-/// Rows of a block at most, for the same reason.
+/// Raw bytes of a block whose rows do not.
+const SMALL_BLOCK_BYTES: usize = 16 << 10;
+/// What small blocks may cost: this part of the space.
+const SMALL_COST: usize = 16;
+/// Rows of a block at most.
 const BLOCK_ROWS: usize = 2048;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct RowWriter<'s> {
     block: RowBlockBuilder<'s>,
+    /// Raw bytes at which a block is full.
+    full_at: usize,
+    trial: Option<Trial<'s>>,
     zones: ZoneBuilder,
     codec: Codec,
     raw: Vec<u8>,
@@ -35,11 +44,28 @@ pub(crate) struct RowWriter<'s> {
     last: Option<RowId>,
 }
 
+/// The rows of the first full block once more, in small blocks that are packed and thrown away (rule S31).
+#[derive(Debug)]
+struct Trial<'s> {
+    block: RowBlockBuilder<'s>,
+    /// Bytes that the small blocks would take in the file.
+    stored: usize,
+}
+
 impl<'s> RowWriter<'s> {
     /// A writer for rows of this schema.
     pub(crate) fn new(schema: &'s Schema, codec: Codec) -> Self {
+        // What is not compressed costs the same in any size.
+        let (full_at, trial) = if codec == Codec::Plain {
+            (SMALL_BLOCK_BYTES, None)
+        } else {
+            let block = RowBlockBuilder::new(schema);
+            (BLOCK_BYTES, Some(Trial { block, stored: 0 }))
+        };
         Self {
             block: RowBlockBuilder::new(schema),
+            full_at,
+            trial,
             zones: ZoneBuilder::new(schema),
             codec,
             raw: Vec::new(),
@@ -61,8 +87,29 @@ impl<'s> RowWriter<'s> {
             .map_err(|fault| unfit(row, &fault))?;
         self.rows.insert(row.raw());
         self.last = Some(row);
-        if self.block.raw_bytes() >= BLOCK_BYTES || self.block.rows() >= BLOCK_ROWS {
-            self.flush(out)?;
+        if let Some(trial) = &mut self.trial {
+            // The same row fitted just now.
+            let _ = trial.block.push(row, payload);
+            if trial.block.raw_bytes() >= SMALL_BLOCK_BYTES {
+                trial.pack(out, &mut self.raw, self.codec)?;
+            }
+        }
+        if self.block.raw_bytes() >= self.full_at || self.block.rows() >= BLOCK_ROWS {
+            self.flush_full(out)?;
+        }
+        Ok(())
+    }
+
+    /// A full block; the first one decides about the others.
+    fn flush_full(&mut self, out: &mut PieceWriter) -> Result<()> {
+        let before = out.section_bytes();
+        self.flush(out)?;
+        if let Some(mut trial) = self.trial.take() {
+            trial.pack(out, &mut self.raw, self.codec)?;
+            let together = (out.section_bytes() - before) as usize;
+            if trial.stored <= together + together / SMALL_COST {
+                self.full_at = SMALL_BLOCK_BYTES;
+            }
         }
         Ok(())
     }
@@ -93,6 +140,17 @@ impl<'s> RowWriter<'s> {
     }
 }
 
+impl Trial<'_> {
+    fn pack(&mut self, out: &mut PieceWriter, raw: &mut Vec<u8>, codec: Codec) -> Result<()> {
+        if self.block.rows() > 0 {
+            raw.clear();
+            self.block.finish(raw);
+            self.stored += out.trial_bytes(raw, codec)?;
+        }
+        Ok(())
+    }
+}
+
 fn unfit(row: RowId, fault: &pbxt_rows::Error) -> StorageError {
     StorageError::Corrupt {
         file: format!("row {row}"),
@@ -101,3 +159,7 @@ fn unfit(row: RowId, fault: &pbxt_rows::Error) -> StorageError {
         found: fault.to_string(),
     }
 }
+
+#[cfg(test)]
+#[path = "row_writer_tests.rs"]
+pub(crate) mod row_writer_tests;

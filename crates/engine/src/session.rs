@@ -8,24 +8,25 @@
 //!    +---------- commit, rollback -------------+--------------------+----------------------------+
 //!                                          Active --deadlock--> Doomed --rollback--> Idle
 //! ```
-//! Rules: T21 a transaction id is taken at the first change or lock, never by a reader. T8 a savepoint is the log
+//! Rules: FK13 a row has a mark of its own while constraints may forbid its change. T21 a transaction id is taken at the first change or lock, never by a reader. T8 a savepoint is the log
 //! end at its moment plus a copy of the row-count deltas; rolling back to it costs one record whatever it undoes.
-//! Latches: none of its own; the shared part (`SessionGate`) is what other threads may touch.
+//! Latches: none of its own; the shared parts (`SessionGate`, `Shown`) are what other threads may touch.
 //! After a crash: active transactions are aborted because they have no END; prepared ones come back detached.
 
 use crate::bulk::Brackets;
 use crate::database::Database;
 use crate::definition::ConflictMode;
 use crate::error::{Error, Result};
+use crate::shown::{Shown, TableShown};
 use crate::table::Table;
 use crate::unique::ProbeBuffers;
 use crate::waits::SessionGate;
-use pbxt_base::{CommitTs, Lsn, TxnId};
+use crate::who::SessionView;
+use pbxt_base::{CommitTs, Lsn, RowId, TxnId};
 use pbxt_segment::{BlobRef, ValueHold};
 use pbxt_txlog::{CountDelta, KeyImageBuf, VoidRange};
-use pbxt_txn::{RowLockList, Snapshot};
+use pbxt_txn::{RowLockList, SerialTxn, Snapshot};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What a transaction sees of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,7 +36,7 @@ pub enum Isolation {
     /// One snapshot for the transaction.
     #[default]
     RepeatableRead,
-    /// Reads lock the table against writers (rule T18).
+    /// One snapshot; transactions that fit into no serial order are ended (rule T29).
     Serializable,
 }
 
@@ -62,6 +63,11 @@ pub struct SessionConfig {
     pub lock_wait_timeout_ms: u64,
     /// Durability of commits.
     pub flush: FlushAtCommit,
+    /// The transaction is not going to change rows. Under SERIALIZABLE it may then cost less, and is held to it.
+    pub read_only: bool,
+    /// Its transactions have a place in an order of commits given from outside (an applier of a replica): of its waits
+    /// the host hears also who is before it in line (rule V4).
+    pub ordered: bool,
 }
 
 impl Default for SessionConfig {
@@ -71,6 +77,8 @@ impl Default for SessionConfig {
             conflict_mode: ConflictMode::Default,
             lock_wait_timeout_ms: 50_000,
             flush: FlushAtCommit::default(),
+            read_only: false,
+            ordered: false,
         }
     }
 }
@@ -95,6 +103,8 @@ pub(crate) struct TableWork {
     pub bytes: i64,
     /// The intent lock is held.
     pub written: bool,
+    /// What others may know of the changes in the table.
+    pub shown: Arc<TableShown>,
 }
 
 /// What a mark remembers of one table: `rows` and `unseen` of its `TableWork`.
@@ -118,6 +128,8 @@ pub(crate) struct Work {
     pub snapshot: Option<Snapshot>,
     pub statement: Option<Mark>,
     pub savepoints: Vec<Mark>,
+    /// Where the running change of one row returns to if a constraint forbids it (rule FK13).
+    pub row: Option<Mark>,
     pub tables: Vec<TableWork>,
     pub voids: Vec<VoidRange>,
     pub xid: Vec<u8>,
@@ -126,11 +138,25 @@ pub(crate) struct Work {
     /// End of the newest record of this transaction.
     pub last_lsn: Lsn,
     pub row_locks: Option<RowLockList>,
+    /// Explicit locks of rows, counted once per mode.
+    pub rows_locked: u64,
+    /// End of the log when it got its id; 0 if that was before the database was opened.
+    pub first_lsn: Lsn,
     pub rows_written: u64,
     pub started_millis: u64,
     pub isolation: Isolation,
+    pub read_only: bool,
+    /// What it has read, under SERIALIZABLE, and whether it fits (rule T29).
+    pub serial: Option<Box<SerialTxn>>,
     /// Large values were stored that rows may come to name (rule S26).
     pub values: Option<ValueHold>,
+}
+
+impl Work {
+    /// Something of it is left when its session has gone: changes of tables that are not temporary (rule V11).
+    pub(crate) fn outlives_session(&self) -> bool {
+        self.logged && self.tables.iter().any(|table| !table.table.temporary)
+    }
 }
 
 /// Rows a session writes between two looks at whether background work keeps up.
@@ -141,12 +167,22 @@ const ROWS_BETWEEN_LOOKS: u64 = 256;
 pub struct Session {
     pub(crate) db: Arc<Database>,
     pub(crate) gate: Arc<SessionGate>,
+    /// What lists show of the running transaction.
+    pub(crate) shown: Arc<Shown>,
+    /// Its number in the list of all sessions.
+    number: u64,
+    /// The gate is shared with a session that outlives this one.
+    is_guest: bool,
     pub(crate) config: SessionConfig,
     pub(crate) phase: Phase,
     pub(crate) work: Work,
     pub(crate) delta_buffer: Vec<CountDelta>,
     pub(crate) key_images: KeyImageBuf,
     pub(crate) probe: ProbeBuffers,
+    /// A constraint acts: rows are changed as they are now, whatever the snapshot (rule FK15).
+    pub(crate) is_acting: bool,
+    /// Counts what may take away a referenced row that this session has found (rule FK20).
+    pub(crate) referenced_changes: u64,
     /// Which operation guard it enters.
     pub(crate) shard: usize,
     /// Statements that bring many rows.
@@ -157,34 +193,43 @@ impl Session {
     /// A new session. `host_session` and `host_thread` come back in wait reports and listings.
     pub fn open(db: &Arc<Database>, host_session: usize, host_thread: u64) -> Self {
         let gate = SessionGate::new(host_session, host_thread);
+        Self::with_gate(db, gate, SessionConfig::default(), db.next_shard())
+    }
+
+    fn with_gate(db: &Arc<Database>, gate: Arc<SessionGate>, config: SessionConfig, shard: usize) -> Self {
+        let shown = Arc::new(Shown::default());
+        let view = SessionView {
+            gate: Arc::clone(&gate),
+            shown: Arc::clone(&shown),
+        };
         Self {
             db: Arc::clone(db),
             gate,
-            config: SessionConfig::default(),
+            shown,
+            number: db.waits.register(view),
+            is_guest: false,
+            config,
             phase: Phase::Idle,
             work: Work::default(),
             delta_buffer: Vec::new(),
             key_images: KeyImageBuf::new(),
             probe: ProbeBuffers::default(),
-            shard: db.next_shard(),
+            is_acting: false,
+            referenced_changes: 0,
+            shard,
             bulk: Brackets::default(),
         }
     }
 
     /// A session for one DDL statement of this one: same limits, ended by the same kill.
     pub(crate) fn for_ddl(&self) -> Self {
-        Self {
-            db: Arc::clone(&self.db),
-            gate: Arc::clone(&self.gate),
-            config: self.config,
-            phase: Phase::Idle,
-            work: Work::default(),
-            delta_buffer: Vec::new(),
-            key_images: KeyImageBuf::new(),
-            probe: ProbeBuffers::default(),
-            shard: self.shard,
-            bulk: Brackets::default(),
+        if self.work.statement.is_none() {
+            // Rule T39, as in `begin_statement`.
+            self.gate.clear_kill();
         }
+        let mut session = Self::with_gate(&self.db, Arc::clone(&self.gate), self.config, self.shard);
+        session.is_guest = true;
+        session
     }
 
     /// The database.
@@ -205,6 +250,7 @@ impl Session {
     /// Changes the settings.
     pub fn configure(&mut self, config: SessionConfig) {
         self.config = config;
+        self.shown.configured(config.conflict_mode);
     }
 
     /// Id of the running transaction; 0 if it changed and locked nothing yet.
@@ -229,8 +275,12 @@ impl Session {
 
     /// Begins a statement: marks where a statement rollback returns to. Costs nothing until the first change.
     pub fn begin_statement(&mut self) -> Result<()> {
+        self.settle_victim()?;
         self.refuse_if_doomed()?;
         if self.work.statement.is_none() {
+            // Rule T39: a kill that came before means what ran then.
+            self.gate.clear_kill();
+            self.referenced_changes += 1;
             if self.work.isolation == Isolation::ReadCommitted {
                 self.work.snapshot = None;
             }
@@ -244,6 +294,7 @@ impl Session {
         self.work.statement = None;
         if self.work.isolation == Isolation::ReadCommitted {
             self.work.snapshot = None;
+            self.shown.snapshot(CommitTs::new(0));
         }
         if let Some(snapshot) = &self.work.snapshot {
             snapshot.leave();
@@ -272,6 +323,7 @@ impl Session {
         let lsn = mark.lsn;
         if self.work.savepoints.last().is_none_or(|newest| newest.lsn < lsn) {
             self.work.savepoints.push(mark);
+            self.shown.savepoints(self.work.savepoints.len());
         }
         Ok(lsn)
     }
@@ -282,6 +334,7 @@ impl Session {
         self.forget_bulk();
         self.suspect_kept();
         self.work.savepoints.retain(|mark| mark.lsn <= savepoint);
+        self.shown.savepoints(self.work.savepoints.len());
         let rows = match self.work.savepoints.last() {
             Some(mark) if mark.lsn == savepoint => mark.rows.clone(),
             _ => {
@@ -299,19 +352,11 @@ impl Session {
         if let Some(snapshot) = &self.work.snapshot {
             return snapshot.ts();
         }
-        let snapshot = self.db.txns.open_snapshot();
+        let snapshot = self.open_snapshot();
         let ts = snapshot.ts();
-        self.gate.shown.snapshot.store(ts.raw(), Ordering::Relaxed);
+        self.shown.snapshot(ts);
         self.work.snapshot = Some(snapshot);
         ts
-    }
-
-    /// By how much this transaction's commit will change the number of rows in `table`.
-    pub(crate) fn rows_added(&self, table: &Table) -> i64 {
-        let mut tables = self.work.tables.iter();
-        tables
-            .find(|work| work.table.id == table.id)
-            .map_or(0, |work| work.rows)
     }
 
     /// By how much the rows this transaction sees in `table` differ from those of its snapshot.
@@ -334,8 +379,11 @@ impl Session {
 
     /// True if a changed row is a write conflict for this session in `table` (the table option wins).
     pub(crate) fn conflicts_are_errors(&self, table: &Table) -> bool {
-        if self.isolation() == Isolation::ReadCommitted {
-            return false;
+        match self.isolation() {
+            Isolation::ReadCommitted => return false,
+            // Rule T34: the newest version is no version of the snapshot.
+            Isolation::Serializable => return true,
+            Isolation::RepeatableRead => {}
         }
         let option = table.def().conflict_mode;
         let mode = if option == ConflictMode::Default {
@@ -349,6 +397,7 @@ impl Session {
     /// Refuses what reads or writes where the transaction can only be ended, or its snapshot was (rule T28).
     pub(crate) fn refuse_if_doomed(&self) -> Result<()> {
         self.refuse_if_over()?;
+        self.refuse_if_victim()?;
         match &self.work.snapshot {
             Some(snapshot) if !snapshot.enter() => Err(self.snapshot_too_old()),
             _ => Ok(()),
@@ -369,13 +418,15 @@ impl Session {
         if self.phase == Phase::Idle {
             self.phase = Phase::Active;
             self.work.isolation = self.config.isolation;
+            self.work.read_only = self.config.read_only;
             self.work.started_millis = self.db.clock.now_millis();
-            self.gate
-                .shown
-                .started_millis
-                .store(self.work.started_millis, Ordering::Relaxed);
-            self.gate.shown.rows_written.store(0, Ordering::Relaxed);
-            self.gate.shown.snapshot.store(0, Ordering::Relaxed);
+            let Work {
+                started_millis,
+                isolation,
+                ..
+            } = self.work;
+            self.shown
+                .begin(started_millis, isolation, self.config.conflict_mode);
         }
     }
 
@@ -386,7 +437,13 @@ impl Session {
         if self.work.txn.raw() == 0 {
             self.db.poison.check()?;
             self.work.txn = self.db.txns.begin();
-            self.db.waits.attach(self.work.txn, &self.gate);
+            self.work.first_lsn = self.db.log.tail();
+            self.shown.named(self.work.txn, self.work.first_lsn);
+            let view = SessionView {
+                gate: Arc::clone(&self.gate),
+                shown: Arc::clone(&self.shown),
+            };
+            self.db.waits.attach(self.work.txn, view);
         }
         Ok(self.work.txn)
     }
@@ -408,16 +465,38 @@ impl Session {
         }
     }
 
-    /// Counts a written row.
-    pub(crate) fn note_row_written(&mut self) {
+    /// Counts a written row of the table at this position of the transaction's list.
+    #[inline]
+    pub(crate) fn note_row_written(&mut self, position: usize, row: RowId) {
         self.work.rows_written += 1;
         if self.work.rows_written.is_multiple_of(ROWS_BETWEEN_LOOKS) {
             self.db.pressure();
         }
-        self.gate
-            .shown
-            .rows_written
-            .store(self.work.rows_written, Ordering::Relaxed);
+        self.work.tables[position].shown.note(row);
+    }
+
+    /// A row is about to be changed to which others may refer: from here on it can be taken back alone (rule FK13).
+    pub(crate) fn begin_row(&mut self) -> Result<()> {
+        self.refuse_if_doomed()?;
+        // Rows that were taken in before are none of this row's.
+        self.flush_all_bulk()?;
+        self.ensure_txn()?;
+        self.referenced_changes += 1;
+        self.work.row = Some(self.mark());
+        Ok(())
+    }
+
+    /// The change is complete, or it is taken back with all that followed from it.
+    pub(crate) fn end_row<T>(&mut self, result: Result<T>) -> Result<T> {
+        // A transaction that was rolled back whole has no mark any more.
+        let Some(mark) = self.work.row.take() else {
+            return result;
+        };
+        if result.is_err() && matches!(self.phase, Phase::Active) {
+            self.suspect_kept();
+            self.roll_back_to_mark(&mark)?;
+        }
+        result
     }
 
     fn mark(&self) -> Mark {
@@ -439,7 +518,8 @@ impl Session {
             .savepoints
             .last()
             .into_iter()
-            .chain(self.work.statement.as_ref());
+            .chain(self.work.statement.as_ref())
+            .chain(self.work.row.as_ref());
         newest.into_iter().any(|mark| mark.lsn > lsn)
     }
 }
@@ -447,5 +527,9 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.close();
+        self.db.waits.unregister(self.number);
+        if !self.is_guest {
+            self.gate.close();
+        }
     }
 }

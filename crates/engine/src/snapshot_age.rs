@@ -73,6 +73,14 @@ impl Database {
             .map_or_else(OldestSnapshot::default, |oldest| self.age_of(oldest, now_millis))
     }
 
+    /// Age of the snapshot at `ts`, and the log it keeps; zeros if nothing was committed since.
+    pub(crate) fn snapshot_at(&self, ts: CommitTs, now_millis: u64) -> OldestSnapshot {
+        let behind = self.ages.behind.lock();
+        behind
+            .get(&ts)
+            .map_or_else(OldestSnapshot::default, |since| self.age_of(since, now_millis))
+    }
+
     fn age_of(&self, behind: &Behind, now_millis: u64) -> OldestSnapshot {
         OldestSnapshot {
             age_seconds: now_millis.saturating_sub(behind.millis) / 1000,

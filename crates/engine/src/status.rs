@@ -6,13 +6,13 @@
 
 use crate::database::Database;
 use crate::error::Result;
-use crate::session::{Isolation, Session};
+use crate::session::Session;
 use crate::snapshot_age::OldestSnapshot;
+use crate::space::Space;
 use crate::table::{Index, Table};
-use pbxt_base::{CommitTs, TableId, TxnId};
+use pbxt_base::TableId;
 use pbxt_segment::{BlockCacheStats, SegmentClass};
 use pbxt_txlog::LogStats;
-use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 /// Numbers of an open database; totals since open unless said otherwise.
@@ -32,9 +32,17 @@ pub struct Status {
     /// Row blocks that scans passed over unread.
     pub blocks_skipped: u64,
     pub write_conflicts: u64,
+    pub serialization_failures: u64,
     pub deadlocks: u64,
     pub lock_waits: u64,
     pub lock_timeouts: u64,
+    /// Waits that a kill ended.
+    pub lock_wait_kills: u64,
+    /// Now.
+    pub lock_waits_now: u64,
+    /// Slept in waits that are over.
+    pub lock_wait_millis: u64,
+    pub lock_wait_millis_max: u64,
     pub log: LogStats,
     /// LSN, now.
     pub tail: u64,
@@ -47,8 +55,8 @@ pub struct Status {
     pub blob_bytes: u64,
     /// Now.
     pub segments: u64,
-    /// Now.
-    pub bytes_on_disk: u64,
+    /// What the bytes on disk are for, now.
+    pub space: Space,
     pub recovery_micros: u64,
     pub recovery_bytes: u64,
     pub recovery_records: u64,
@@ -91,19 +99,6 @@ pub struct RunTotals {
     pub runs: u64,
     pub pieces: u64,
     pub bytes: u64,
-}
-
-/// One running transaction.
-#[derive(Debug, Clone, Copy)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct TxnInfo {
-    pub txn: TxnId,
-    pub host_thread: u64,
-    pub rows_written: u64,
-    pub age_seconds: u64,
-    pub snapshot: CommitTs,
-    pub waiting_for: TxnId,
-    pub prepared: bool,
 }
 
 /// Numbers of one table.
@@ -194,12 +189,9 @@ impl Session {
     pub fn count(&mut self, table: &Table) -> Result<u64> {
         self.refuse_if_doomed()?;
         self.ensure_active();
-        let rows = if self.isolation() == Isolation::Serializable {
-            // Rule T18: its reads are current, whatever snapshot an earlier change took.
-            table.count.at(self.db.txns.published()) + self.rows_added(table)
-        } else {
-            table.count.at(self.snapshot()) + self.row_delta(table)
-        };
+        let snapshot = self.snapshot();
+        self.note_count_read(table);
+        let rows = table.count.at(snapshot) + self.row_delta(table);
         Ok(u64::try_from(rows).unwrap_or(0))
     }
 }
@@ -218,16 +210,21 @@ impl Database {
             committed: counters.committed.get(),
             rolled_back: counters.rolled_back.get(),
             active: self.waits.attached() as u64,
-            prepared: self.prepared.txns().len() as u64,
+            prepared: self.prepared.count() as u64,
             rows_inserted: counters.rows_inserted.get(),
             rows_updated: counters.rows_updated.get(),
             rows_deleted: counters.rows_deleted.get(),
             rows_read: counters.rows_read.get(),
             blocks_skipped: counters.blocks_skipped.get(),
             write_conflicts: counters.write_conflicts.get(),
+            serialization_failures: counters.serialization_failures.get(),
             deadlocks: self.waits.deadlocks.load(Ordering::Relaxed),
             lock_waits: self.waits.total.load(Ordering::Relaxed),
             lock_timeouts: self.waits.timeouts.load(Ordering::Relaxed),
+            lock_wait_kills: self.waits.kills.load(Ordering::Relaxed),
+            lock_waits_now: self.waits.waiting.load(Ordering::Relaxed),
+            lock_wait_millis: self.waits.waited_millis.load(Ordering::Relaxed),
+            lock_wait_millis_max: self.waits.waited_millis_max.load(Ordering::Relaxed),
             log: self.log.stats(),
             tail,
             durable: self.log.durable().raw(),
@@ -236,7 +233,7 @@ impl Database {
             blob_bytes: self.blobs.bytes_written(),
             segments: self.store.list(SegmentClass::Hot)?.len() as u64
                 + self.store.list(SegmentClass::Blob)?.len() as u64,
-            bytes_on_disk: self.store.bytes_on_disk()?,
+            space: self.space()?,
             recovery_micros: counters.recovery_micros.get(),
             recovery_bytes: counters.recovery_bytes.get(),
             recovery_records: counters.recovery_records.get(),
@@ -244,7 +241,7 @@ impl Database {
             checkpoints_failed: maintenance.failures,
             checkpoint_millis: maintenance.last_millis,
             checkpoints_running: maintenance.running,
-            log_behind_checkpoint: tail.saturating_sub(maintenance.start.max(self.log.start().raw())),
+            log_behind_checkpoint: self.log_behind_checkpoint(),
             hot_bytes: self.hot_bytes(),
             gone_rows: tables.iter().map(|table| table.gone.len()).sum(),
             block_cache: self.cache.stats(),
@@ -260,47 +257,6 @@ impl Database {
             oldest_snapshot_age: live.frontier().raw() - live.horizon().raw(),
             oldest_snapshot: self.oldest_snapshot(self.clock.now_millis()),
         })
-    }
-
-    /// Running transactions that have an id, prepared ones without a session included.
-    pub fn list_txns(&self) -> Vec<TxnInfo> {
-        let pairs = self.waits.waiting_pairs();
-        let waiting_for = |txn: TxnId| {
-            pairs
-                .iter()
-                .find(|(waiter, _)| *waiter == txn)
-                .map_or(TxnId::new(0), |(_, blocker)| *blocker)
-        };
-        let now = self.clock.now_millis();
-        let attached = self.waits.attached_txns();
-        let mut list: Vec<TxnInfo> = attached
-            .into_iter()
-            .map(|(txn, gate)| TxnInfo {
-                txn,
-                host_thread: gate.host_thread,
-                rows_written: gate.shown.rows_written.load(Ordering::Relaxed),
-                age_seconds: now.saturating_sub(gate.shown.started_millis.load(Ordering::Relaxed)) / 1000,
-                snapshot: CommitTs::new(gate.shown.snapshot.load(Ordering::Relaxed)),
-                waiting_for: waiting_for(txn),
-                prepared: false,
-            })
-            .collect();
-        list.extend(
-            self.prepared
-                .txns()
-                .into_iter()
-                .map(|(txn, rows_written, started)| TxnInfo {
-                    txn,
-                    host_thread: 0,
-                    rows_written,
-                    age_seconds: now.saturating_sub(started) / 1000,
-                    snapshot: CommitTs::new(0),
-                    waiting_for: TxnId::new(0),
-                    prepared: true,
-                }),
-        );
-        list.sort_by_key(|txn| txn.txn);
-        list
     }
 
     /// Everything above in words, for people.
@@ -332,7 +288,7 @@ impl Database {
         line(format!(
             "Data log files: {}, {} MiB on disk",
             now.segments,
-            now.bytes_on_disk / MIB
+            now.space.total() / MIB
         ));
         line(format!("Tail LSN {}, durable LSN {}", now.tail, now.durable));
         line(format!(
@@ -356,8 +312,17 @@ impl Database {
         write_transactions(&mut line, now);
         line("----- locks".into());
         line(format!(
-            "{} waits, {} timeouts, {} write conflicts, {} deadlocks",
-            now.lock_waits, now.lock_timeouts, now.write_conflicts, now.deadlocks
+            "{} waits, {} timeouts, {} kills of waits, {} write conflicts, {} deadlocks",
+            now.lock_waits, now.lock_timeouts, now.lock_wait_kills, now.write_conflicts, now.deadlocks
+        ));
+        line(format!(
+            "{} waits now; {} ms waited in all, {} ms at most",
+            now.lock_waits_now, now.lock_wait_millis, now.lock_wait_millis_max
+        ));
+        let serial = self.serial_usage();
+        line(format!(
+            "SERIALIZABLE: {} transactions, {} of them ended and kept because of others, {} footprints; {} transactions ended by rule T29",
+            serial.txns, serial.ended, serial.footprints, now.serialization_failures
         ));
         let usage = self.row_locks.usage();
         line(format!(
@@ -365,7 +330,8 @@ impl Database {
             usage.locks, usage.bytes
         ));
         if let Some(deadlock) = self.waits.latest_deadlock() {
-            let _ = write!(out, "{deadlock}");
+            out.push_str("----- LATEST DETECTED DEADLOCK\n");
+            out.push_str(&deadlock);
         }
     }
 }
@@ -437,6 +403,36 @@ fn write_storage(line: &mut impl FnMut(String), now: &Status) {
             totals.bytes / MIB,
             totals.runs,
             totals.pieces
+        ));
+    }
+    let space = now.space;
+    line(format!(
+        "Log on disk: {} MiB for rows, {} MiB until the next checkpoint, {} MiB set aside",
+        space.log_rows / MIB,
+        space.log_unneeded / MIB,
+        space.log_ahead / MIB
+    ));
+    for (what, [base, upper, dead, unnamed]) in [
+        (
+            "Rows",
+            [space.row_base, space.row_upper, space.row_dead, space.row_unnamed],
+        ),
+        (
+            "Indexes",
+            [
+                space.index_base,
+                space.index_upper,
+                space.index_dead,
+                space.index_unnamed,
+            ],
+        ),
+    ] {
+        line(format!(
+            "{what} on disk: {} MiB in oldest runs, {} MiB in newer ones, {} MiB superseded beside them, {} MiB until the next checkpoint",
+            base / MIB,
+            upper / MIB,
+            dead / MIB,
+            unnamed / MIB
         ));
     }
     line(format!(

@@ -13,6 +13,7 @@ use crate::definition::{IndexDef, TableDef};
 use crate::error::Result;
 use crate::gone::GoneRows;
 use crate::gone_sweep::Sweep;
+use crate::references::References;
 use crate::row_shape::{BlockSource, RowBase, Slot};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -66,6 +67,7 @@ pub struct Table {
     /// Not kept over a restart.
     pub temporary: bool,
     schema: Schema,
+    references: ArcSwap<References>,
     created_ts: CommitTs,
     dropped: AtomicBool,
 }
@@ -93,6 +95,7 @@ impl Table {
             count: RowCount::starting_at(rows),
             autoinc: AutoIncrement::starting_at(next_auto_increment),
             data_bytes: AtomicU64::new(0),
+            references: ArcSwap::default(),
             created_ts,
             dropped: AtomicBool::new(false),
             def: RwLock::new(Arc::new(def)),
@@ -128,6 +131,16 @@ impl Table {
     pub fn redefine(&self, def: TableDef) {
         *self.name.write() = Arc::from(def.name.as_str());
         *self.def.write() = Arc::new(def);
+    }
+
+    /// Its constraints and those that lead to it, as they are bound now.
+    pub fn references(&self) -> Arc<References> {
+        self.references.load_full()
+    }
+
+    /// Exchanges the bindings; the caller counts it (rule FK23).
+    pub(crate) fn bind(&self, references: References) {
+        self.references.store(Arc::new(references));
     }
 
     /// Commit at which this generation came to be.

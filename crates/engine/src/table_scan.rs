@@ -96,10 +96,15 @@ impl TableScan {
         self.last = 0;
     }
 
-    /// What hot rows must be asked for too.
+    /// What hot rows must be asked for too; to be put back before the next step.
     #[inline]
-    pub(crate) fn filter(&self) -> Option<&Arc<RowFilter>> {
-        self.filter.as_ref()
+    pub(crate) fn take_filter(&mut self) -> Option<Arc<RowFilter>> {
+        self.filter.take()
+    }
+
+    #[inline]
+    pub(crate) fn put_filter(&mut self, filter: Arc<RowFilter>) {
+        self.filter = Some(filter);
     }
 
     /// Goes to the next row id that has anything.

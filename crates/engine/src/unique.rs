@@ -16,7 +16,7 @@ use crate::table::Table;
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
 use pbxt_base::{Lsn, RowId, TxnId, stop_point};
-use pbxt_index::{Batch, EntryRef, Fate, IndexParts, KeyGroup, Sign};
+use pbxt_index::{Batch, EntryRef, Fate, IndexParts, KeyGroup, MergedCursor, Sign};
 use pbxt_txn::{EventDecision, IndexEvent, LockMode, Resource, Stamp, TxnStatus, Viewer, decide_events};
 use std::sync::Arc;
 
@@ -94,6 +94,7 @@ impl Session {
                 Probe::Wait(blocker) => {
                     let resource = Resource::Key(index.def.id, pbxt_base::checksum::xxh3(key));
                     let blockers = || unfinished(&db, blocker);
+                    self.shown.about_key(key);
                     self.wait(&mut turn, table, resource, LockMode::Exclusive, false, blockers)?;
                 }
             }
@@ -142,18 +143,19 @@ impl Session {
         match decide_events(&current.viewer, events.iter().map(|(_, event)| *event)) {
             EventDecision::Wait(txn) => return Ok(Probe::Wait(txn)),
             EventDecision::Present => match current.resolve_unread(&self.db, table, row, word, &guard)? {
-                Resolved::Row(..) => return Ok(Probe::Taken(row)),
+                Resolved::Row(..) => return self.refuse_key(table, current, row),
                 Resolved::Wait(txn, _) => return Ok(Probe::Wait(txn)),
                 Resolved::Absent | Resolved::Conflict => {}
             },
             EventDecision::Absent | EventDecision::Conflict => {}
         }
-        // Rule T20: free now, but does my snapshot still see the row with this key?
+        self.take_key_of(events);
+        // Rule T20: free now, but does my snapshot still see the row with this key? (Rule FK15: actions do not mind.)
         let Some(snapshot) = self
             .work
             .snapshot
             .as_ref()
-            .filter(|_| self.work.isolation != Isolation::ReadCommitted)
+            .filter(|_| self.work.isolation != Isolation::ReadCommitted && !self.is_acting)
         else {
             return Ok(Probe::Free);
         };
@@ -236,7 +238,8 @@ impl Groups {
 #[derive(Debug, Default)]
 pub(crate) struct ProbeBuffers {
     batch: Batch,
-    events: Vec<(RowId, IndexEvent)>,
+    pub entries: MergedCursor,
+    pub events: Vec<(RowId, IndexEvent)>,
 }
 
 /// The transaction, if it has not ended.

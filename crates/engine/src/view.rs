@@ -13,15 +13,17 @@ use crate::row_shape::{BlockSource, Slot};
 use crate::table::Table;
 use crate::version::Found;
 use crossbeam_epoch::Guard;
-use pbxt_base::{Addr, AddrClass, Error as StorageError, Lsn, RowId, TxnId, stop_point};
+use pbxt_base::{Addr, AddrClass, Error as StorageError, Lsn, RowId, TxnId, planted, stop_point};
 use pbxt_rowmap::MapWord;
 use pbxt_txlog::RowRef;
-use pbxt_txn::{ReadMode, Stamp, Verdict, Viewer, judge};
+use pbxt_txn::{ReadMode, SerialReader, Stamp, Standing, TxnStatus, Verdict, Viewer, judge};
 
 /// A reader.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     pub viewer: Viewer,
+    /// Who wants to hear of versions that are passed over (rule T29).
+    pub reader: SerialReader,
     kept_txn: TxnId,
     kept: Verdict,
 }
@@ -43,9 +45,16 @@ impl View {
     pub(crate) fn new(viewer: Viewer) -> Self {
         Self {
             viewer,
+            reader: SerialReader::default(),
             kept_txn: TxnId::new(u64::MAX),
             kept: Verdict::Skip,
         }
+    }
+
+    /// True if a version newer than the snapshot is a write conflict.
+    pub(crate) fn refuses_newer(&self) -> bool {
+        let mode = ReadMode::Write { error_on_newer: true };
+        self.viewer.mode == mode
     }
 
     /// Judges one version or index event.
@@ -61,12 +70,28 @@ impl View {
     fn judge_anew(&mut self, db: &Database, stamp: Stamp, guard: &Guard) -> Verdict {
         let standing = db.txns.standing(stamp.txn, stamp.lsn, guard);
         let verdict = judge(&self.viewer, stamp, standing);
+        if !self.reader.is_none() {
+            self.pass_over(db, stamp.txn, standing);
+        }
         let settled_question = self.viewer.mode == ReadMode::Snapshot && stamp.txn != self.viewer.own;
         if settled_question && !db.txns.carries_voids(stamp.txn, guard) {
             self.kept_txn = stamp.txn;
             self.kept = verdict;
         }
         verdict
+    }
+
+    /// Tells of a version or index event that only the snapshot hides (rule T29).
+    pub(crate) fn pass_over(&self, db: &Database, writer: TxnId, standing: Standing) {
+        let is_hidden = match standing.status {
+            TxnStatus::Active | TxnStatus::Prepared => true,
+            TxnStatus::Committed(ts) => ts > self.viewer.snapshot,
+            TxnStatus::Settled | TxnStatus::Aborted => false,
+        };
+        let is_told = !planted!("serializable.no_passing_over");
+        if is_hidden && is_told && !standing.void && writer != self.viewer.own {
+            db.serial.passed_over(self.reader, writer);
+        }
     }
 
     /// Walks the chain of `row` that begins at `word` (rule T10). The word is loaded before this is called (rule B2).
@@ -79,7 +104,7 @@ impl View {
         word: MapWord,
         guard: &'g Guard,
     ) -> Result<Resolved<'g>> {
-        self.walk(db, table, row, word, guard, Self::resolve_base)
+        self.resolve_in(db, table, row, word, guard, &*db.cache)
     }
 
     /// `resolve` for who has blocks at hand.
@@ -94,7 +119,7 @@ impl View {
         blocks: &impl BlockSource,
     ) -> Result<Resolved<'g>> {
         self.walk(db, table, row, word, guard, |view, db, table, row, guard| {
-            view.resolve_base_in(db, table, row, guard, blocks)
+            view.resolve_base(db, table, row, guard, blocks)
         })
     }
 
@@ -142,17 +167,7 @@ impl View {
     }
 
     /// The row as its table's shape has it: settled, or of a tagged run that is judged like any version.
-    pub(crate) fn resolve_base<'g>(
-        &mut self,
-        db: &Database,
-        table: &Table,
-        row: RowId,
-        guard: &'g Guard,
-    ) -> Result<Resolved<'g>> {
-        self.resolve_base_in(db, table, row, guard, &*db.cache)
-    }
-
-    fn resolve_base_in<'g>(
+    fn resolve_base<'g>(
         &mut self,
         db: &Database,
         table: &Table,
@@ -176,7 +191,7 @@ impl View {
         guard: &'g Guard,
     ) -> Result<Resolved<'g>> {
         if table.indexes.is_empty() {
-            return self.resolve_base(db, table, row, guard);
+            return self.resolve_base(db, table, row, guard, &*db.cache);
         }
         // Rule B10: the set before the shape.
         if table.gone.contains(row) {

@@ -4,44 +4,53 @@
 //! on its session's gate and is woken by token.
 //! Rules: T13 (queues, turns) and T14 (a walk for every new edge) are the graph's. T13 whoever ends a transaction stores its
 //! state first, then looks for waiters; a waiter announces itself first, then judges again under the graph latch. So
-//! one of them sees the other and no wake-up is lost.
-//! Latches and I/O: the graph latch, for map work only; nobody sleeps, reads a file or calls the host under it.
+//! one of them sees the other and no wake-up is lost. V4 a host hears of a wait while the blocker cannot end.
+//! T36 deadlocks are described when the graph latch is given back, by who closed the circle, before it rolls back. T38 the
+//! host's pointer of another session is used under that session's host latch only, or while V4 keeps the session there.
+//! Latches and I/O: the graph latch, then that of the list of transactions with a session, for map work only; nobody sleeps or
+//! reads a file under them. The host is called under both to choose a victim, under the second one to hear of waits, and under the
+//! host latch of a session to tell its statement; it waits for nothing there.
 
 use crate::error::{Error, Result};
+use crate::latch::CountedLatch;
 use crate::session::Session;
 use crate::table::Table;
+use crate::who::SessionView;
 use parking_lot::{Condvar, Mutex};
 use pbxt_base::{TxnId, stop_point};
 use pbxt_txn::{
-    DeadlockReport, Enqueued, LockMode, Resource, WaitGraph, WaitRequest, WaitState, WaitToken, WaiterCounts,
-    Wakes,
+    CircleMember, DeadlockReport, Enqueued, LockMode, Preference, Resource, WaitGraph, WaitRequest,
+    WaitState, WaitToken, WaiterCounts, Wakes,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-/// What a host gets to know about waits. Called without any latch.
+/// What a host gets to know about waits and commits.
 pub trait WaitObserver: Send + Sync + std::fmt::Debug {
-    /// `waiter` is about to wait for `blocker` (host session pointers given at session open).
+    /// `waiter` is about to wait for `blocker` (host session pointers given at session open). Called under the latch of
+    /// the list of sessions with a transaction, so that neither can end its transaction meanwhile (rule V4).
     fn waiting(&self, waiter: usize, blocker: usize);
+    /// Which of two members of a circle should rather give way: below 0 `a`, above 0 `b`. Called under latches.
+    fn prefer_victim(&self, _a: usize, _b: usize) -> i32 {
+        0
+    }
+    /// The session's commit has its place in the order of commits and is visible; it is not durable yet.
+    fn ordered(&self, _host_session: usize) {}
     /// Brackets the sleep of a session.
     fn begin(&self, host_session: usize);
     /// Ends the bracket.
     fn end(&self, host_session: usize);
     /// True if the session's statement was killed.
     fn is_killed(&self, host_session: usize) -> bool;
-}
-
-/// Figures of a running transaction, for listings.
-#[derive(Debug, Default)]
-pub struct Shown {
-    /// Rows written.
-    pub rows_written: AtomicU64,
-    /// Milliseconds of the database's clock when it began.
-    pub started_millis: AtomicU64,
-    /// Commit timestamp of its snapshot, 0 if it has none.
-    pub snapshot: AtomicU64,
+    /// What the session is running, for people: at most so many bytes. Called by threads of other sessions; waits for
+    /// nothing that a session which is killed or closed may hold.
+    fn statement(&self, _host_session: usize, _bytes_max: usize) -> Option<String> {
+        None
+    }
+    /// A deadlock in words, if they are wanted (`Waits::print_deadlocks`).
+    fn deadlock(&self, _text: &str) {}
 }
 
 /// The part of a session that other threads may touch.
@@ -51,11 +60,13 @@ pub struct SessionGate {
     pub host_session: usize,
     /// The host's number of the connection.
     pub host_thread: u64,
-    /// What listings show of the running transaction; written by the session, read by anybody.
-    pub shown: Shown,
     killed: AtomicBool,
+    /// The host's session is there (rule T38).
+    pub(crate) is_open: Mutex<bool>,
     signal: Mutex<bool>,
     woken: Condvar,
+    /// Waits of the session that have slept.
+    sleeps: AtomicU64,
 }
 
 impl SessionGate {
@@ -64,10 +75,11 @@ impl SessionGate {
         Arc::new(Self {
             host_session,
             host_thread,
-            shown: Shown::default(),
             killed: AtomicBool::new(false),
+            is_open: Mutex::new(true),
             signal: Mutex::new(false),
             woken: Condvar::new(),
+            sleeps: AtomicU64::new(0),
         })
     }
 
@@ -82,8 +94,19 @@ impl SessionGate {
         self.killed.load(Ordering::Acquire)
     }
 
+    /// A number that changes when the session sleeps in a wait: what it read ahead is old then.
+    #[inline]
+    pub(crate) fn sleeps(&self) -> u64 {
+        self.sleeps.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn clear_kill(&self) {
         self.killed.store(false, Ordering::Release);
+    }
+
+    /// The host's session goes away when this has returned (rule T38).
+    pub(crate) fn close(&self) {
+        *self.is_open.lock() = false;
     }
 
     fn wake(&self) {
@@ -100,8 +123,8 @@ impl SessionGate {
 }
 
 #[derive(Debug)]
-struct Queues {
-    graph: WaitGraph,
+pub(crate) struct Queues {
+    pub(crate) graph: WaitGraph,
     sleepers: HashMap<WaitToken, Arc<SessionGate>>,
 }
 
@@ -113,54 +136,85 @@ impl Queues {
     }
 }
 
+/// Sessions with a transaction. A session leaves before its transaction's end is answered.
+type Gates = CountedLatch<HashMap<TxnId, SessionView>>;
+
 /// All waits of a database.
 #[derive(Debug)]
 pub struct Waits {
-    queues: Mutex<Queues>,
+    pub(crate) queues: CountedLatch<Queues>,
     counts: Arc<WaiterCounts>,
     /// Sessions waiting or about to.
-    waiting: AtomicU64,
-    gates: Mutex<HashMap<TxnId, Arc<SessionGate>>>,
-    observer: Option<Arc<dyn WaitObserver>>,
+    pub(crate) waiting: AtomicU64,
+    /// Sessions whose transaction has an id.
+    pub(crate) gates: Arc<Gates>,
+    /// All sessions, by the order of their coming.
+    pub(crate) sessions: CountedLatch<BTreeMap<u64, SessionView>>,
+    pub(crate) last_session: AtomicU64,
+    pub(crate) observer: Option<Arc<dyn WaitObserver>>,
+    /// The newest deadlock: its number, and the text for people.
+    pub(crate) latest: Mutex<(u64, Option<Arc<str>>)>,
+    /// Tell the observer about every deadlock.
+    pub print_deadlocks: AtomicBool,
     /// Waits since open.
     pub total: AtomicU64,
     /// Waits that reached their limit.
     pub timeouts: AtomicU64,
     /// Deadlocks found.
     pub deadlocks: AtomicU64,
+    /// Waits ended by a kill.
+    pub kills: AtomicU64,
+    /// Milliseconds slept in waits, those under way not included.
+    pub waited_millis: AtomicU64,
+    /// The longest of them.
+    pub waited_millis_max: AtomicU64,
 }
 
 impl Waits {
     /// No waits yet.
     pub fn new(observer: Option<Arc<dyn WaitObserver>>) -> Self {
-        let graph = WaitGraph::new();
+        let gates = Arc::<Gates>::default();
+        let mut graph = WaitGraph::new();
+        if let Some(observer) = &observer {
+            graph = graph.with_preference(preference(Arc::clone(observer), Arc::clone(&gates)));
+        }
         Self {
             counts: graph.counts(),
-            queues: Mutex::new(Queues {
+            queues: CountedLatch::new(Queues {
                 graph,
                 sleepers: HashMap::new(),
             }),
             waiting: AtomicU64::new(0),
-            gates: Mutex::new(HashMap::new()),
+            gates,
+            sessions: CountedLatch::default(),
+            last_session: AtomicU64::new(0),
             observer,
+            latest: Mutex::default(),
+            print_deadlocks: AtomicBool::new(false),
             total: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
+            kills: AtomicU64::new(0),
+            waited_millis: AtomicU64::new(0),
+            waited_millis_max: AtomicU64::new(0),
         }
     }
 
-    pub(crate) fn attach(&self, txn: TxnId, gate: &Arc<SessionGate>) {
-        self.gates.lock().insert(txn, Arc::clone(gate));
+    pub(crate) fn attach(&self, txn: TxnId, view: SessionView) {
+        self.gates.lock().insert(txn, view);
     }
 
     pub(crate) fn detach(&self, txn: TxnId) {
         self.gates.lock().remove(&txn);
     }
 
-    /// True if somebody may wait for the resource: a newcomer then queues too.
+    /// True if somebody stands in line against a newcomer with this mode, who then stands in line too (rule T15). The
+    /// counters say "maybe" without cause, so the graph has the last word: who asks again would else never get on.
     #[inline]
-    pub(crate) fn has_queue(&self, resource: Resource) -> bool {
-        self.counts.may_have_waiters(resource)
+    pub(crate) fn stands_against(&self, resource: Resource, mode: LockMode) -> bool {
+        self.waiting.load(Ordering::Acquire) != 0
+            && self.counts.may_have_waiters(resource)
+            && self.queues.lock().graph.stands_against(resource, mode)
     }
 
     /// A transaction ended or rolled back in part (its state is stored already, rule T13): its waiters judge again.
@@ -185,17 +239,13 @@ impl Waits {
         queues.wake(&wakes);
     }
 
-    /// The newest deadlock, in words.
-    pub fn latest_deadlock(&self) -> Option<Arc<DeadlockReport>> {
-        self.queues.lock().graph.latest_deadlock()
-    }
-
-    /// (waiting transaction, one transaction it waits for).
-    pub fn waiting_pairs(&self) -> Vec<(TxnId, TxnId)> {
+    /// True if anybody stands in a line and has not got the turn yet.
+    pub fn has_waiters(&self) -> bool {
         let queues = self.queues.lock();
-        let waiters: Vec<TxnId> = queues.graph.waiting().map(|(txn, ..)| txn).collect();
-        let first_of = |txn: TxnId| queues.graph.waits_for(txn).first().map(|blocker| (txn, *blocker));
-        waiters.into_iter().filter_map(first_of).collect()
+        queues
+            .graph
+            .waiting()
+            .any(|(.., state)| state == WaitState::Waiting)
     }
 
     /// Transactions with a session.
@@ -203,27 +253,24 @@ impl Waits {
         self.gates.lock().len()
     }
 
-    /// Transactions with a session, and its gate.
-    pub fn attached_txns(&self) -> Vec<(TxnId, Arc<SessionGate>)> {
-        self.gates
-            .lock()
-            .iter()
-            .map(|(txn, gate)| (*txn, Arc::clone(gate)))
-            .collect()
+    fn note_sleep(&self, millis: u64) {
+        self.waited_millis.fetch_add(millis, Ordering::Relaxed);
+        self.waited_millis_max.fetch_max(millis, Ordering::Relaxed);
     }
 
+    /// Rule V4: tells the host of each blocker, while none of them can end.
     fn report(&self, waiter: &SessionGate, blockers: &[TxnId]) {
         let Some(observer) = &self.observer else { return };
-        let hosts: Vec<usize> = {
-            let gates = self.gates.lock();
-            blockers
-                .iter()
-                .filter_map(|txn| gates.get(txn))
-                .map(|gate| gate.host_session)
-                .collect()
-        };
-        for blocker in hosts {
-            observer.waiting(waiter.host_session, blocker);
+        let gates = self.gates.lock();
+        for blocker in blockers.iter().filter_map(|txn| gates.get(txn)) {
+            observer.waiting(waiter.host_session, blocker.gate.host_session);
+        }
+    }
+
+    /// Rule V5: a session's commit has its place and waits only for the disk.
+    pub(crate) fn ordered(&self, gate: &SessionGate) {
+        if let Some(observer) = &self.observer {
+            observer.ordered(gate.host_session);
         }
     }
 
@@ -237,21 +284,62 @@ impl Waits {
     }
 }
 
+/// The victim of a circle as the host wants it: the requester, unless the host would rather have another one give way.
+fn preference(observer: Arc<dyn WaitObserver>, gates: Arc<Gates>) -> Preference {
+    Box::new(move |circle| {
+        let gates = gates.lock();
+        let host_of = |member: &CircleMember| gates.get(&member.txn).map_or(0, |view| view.gate.host_session);
+        let hosts: Vec<usize> = circle.iter().map(host_of).collect();
+        let mut victim = 0;
+        for (at, &other) in hosts.iter().enumerate().skip(1) {
+            let chosen = hosts.get(victim).copied().unwrap_or(0);
+            if chosen != 0 && other != 0 && observer.prefer_victim(chosen, other) > 0 {
+                victim = at;
+            }
+        }
+        victim
+    })
+}
+
 /// A place in the queue of one resource, from the first wait to `took`; given up when dropped.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     waits: &'a Waits,
     token: Option<WaitToken>,
+    /// The graph has said that nothing stands against this thread: it stands in no line any more.
+    may_pass: bool,
+    /// Milliseconds of the database's clock when the first sleep began.
+    since: Option<u64>,
+}
+
+/// What came of a request to wait.
+struct Asked {
+    answer: Answer,
+    /// Deadlocks it has closed, to be described (rule T36).
+    found: Vec<Arc<DeadlockReport>>,
+}
+
+enum Answer {
+    /// No need to wait.
+    Try,
+    /// In line; who holds the resource.
+    Queued(Vec<TxnId>),
+    Victim(Arc<DeadlockReport>),
 }
 
 impl<'a> Turn<'a> {
     pub(crate) fn none(waits: &'a Waits) -> Self {
-        Self { waits, token: None }
+        Self {
+            waits,
+            token: None,
+            may_pass: false,
+            since: None,
+        }
     }
 
-    /// True if this thread has waited and has the turn.
-    pub(crate) fn has_token(&self) -> bool {
-        self.token.is_some()
+    /// True if this thread need not stand in line: it has waited and has the turn, or there was nobody to wait for.
+    pub(crate) fn is_due(&self) -> bool {
+        self.token.is_some() || self.may_pass
     }
 
     /// The resource is ours: those behind wait for us.
@@ -295,11 +383,22 @@ impl Session {
         if turn.token.is_none() {
             waits.waiting.fetch_add(1, Ordering::SeqCst);
         }
-        let entered = self.enter_queue(turn, resource, mode, blockers);
+        let asked = self.enter_queue(turn, resource, mode, blockers);
         if turn.token.is_none() {
             waits.waiting.fetch_sub(1, Ordering::SeqCst);
         }
-        let Some(blockers) = entered? else { return Ok(()) };
+        self.db.note_deadlocks(&asked.found);
+        let blockers = match asked.answer {
+            Answer::Try => {
+                turn.may_pass = true;
+                return Ok(());
+            }
+            Answer::Queued(blockers) => blockers,
+            Answer::Victim(report) => {
+                let next = report.circle.first().map(|member| member.waits_for);
+                return Err(self.deadlock(table, next));
+            }
+        };
         stop_point!("wait.after_enqueue");
         waits.total.fetch_add(1, Ordering::Relaxed);
         let limit = if no_wait {
@@ -308,20 +407,20 @@ impl Session {
             self.config.lock_wait_timeout_ms
         };
         if limit == 0 {
-            return Err(self.timeout(table, &blockers, 0));
+            return Err(self.timeout(table, 0));
         }
         waits.report(&self.gate, &blockers);
-        self.sleep(turn, table, &blockers, limit)
+        self.sleep(turn, table, limit)
     }
 
-    /// Under the graph latch: judges, queues. `None` = no need to sleep.
+    /// Under the graph latch: judges, queues.
     fn enter_queue(
         &self,
         turn: &mut Turn<'_>,
         resource: Resource,
         mode: LockMode,
         blockers: impl FnOnce() -> Vec<TxnId>,
-    ) -> Result<Option<Vec<TxnId>>> {
+    ) -> Asked {
         let waits = &self.db.waits;
         let mut queues = waits.queues.lock();
         let blockers = blockers();
@@ -337,62 +436,80 @@ impl Session {
                 blockers,
             })
         };
-        match answer {
-            Enqueued::Free => Ok(None),
+        let answer = match answer {
+            Enqueued::Free => Answer::Try,
             Enqueued::Waiting(token, wakes) => {
                 turn.token = Some(token);
                 queues.sleepers.insert(token, Arc::clone(&self.gate));
                 queues.wake(&wakes);
-                Ok(Some(blockers))
+                // Rule V4: who is before us in line will hold it next, and nothing will wake us to say so.
+                let with_line = self.config.ordered.then(|| queues.graph.waits_for(self.work.txn));
+                Answer::Queued(with_line.unwrap_or(blockers))
             }
-            Enqueued::Deadlock(_, wakes) => {
+            Enqueued::Deadlock(report, wakes) => {
                 if let Some(token) = turn.token.take() {
                     queues.sleepers.remove(&token);
                 }
                 queues.wake(&wakes);
-                waits.deadlocks.fetch_add(1, Ordering::Relaxed);
-                Err(Error::Deadlock { txn: self.work.txn })
+                Answer::Victim(report)
             }
-        }
+        };
+        let found = queues.graph.take_deadlocks();
+        Asked { answer, found }
     }
 
-    fn sleep(&self, turn: &mut Turn<'_>, table: &Table, blockers: &[TxnId], limit: u64) -> Result<()> {
+    fn sleep(&self, turn: &mut Turn<'_>, table: &Table, limit: u64) -> Result<()> {
         let Some(token) = turn.token else { return Ok(()) };
         let waits = &self.db.waits;
+        self.gate.sleeps.fetch_add(1, Ordering::Relaxed);
         let started = self.db.clock.now_millis();
         let waited = || self.db.clock.now_millis().saturating_sub(started);
+        self.shown.waits_since(Some(*turn.since.get_or_insert(started)));
         if let Some(observer) = &waits.observer {
             observer.begin(self.gate.host_session);
         }
         let result = loop {
             match waits.queues.lock().graph.state(token) {
                 WaitState::Turn => break Ok(()),
-                WaitState::Victim => break Err(Error::Deadlock { txn: self.work.txn }),
+                WaitState::Victim => break Err(self.deadlock(table, None)),
                 WaitState::Waiting => {}
             }
             if waits.host_killed(&self.gate) {
+                waits.kills.fetch_add(1, Ordering::Relaxed);
                 break Err(Error::Killed);
             }
             let woken = self
                 .gate
                 .sleep(Duration::from_millis(limit.saturating_sub(waited())));
             if !woken && waits.queues.lock().graph.state(token) == WaitState::Waiting {
-                break Err(self.timeout(table, blockers, waited()));
+                break Err(self.timeout(table, waited()));
             }
         };
+        self.shown.waits_since(None);
+        waits.note_sleep(waited());
         if let Some(observer) = &waits.observer {
             observer.end(self.gate.host_session);
         }
         result
     }
 
-    fn timeout(&self, table: &Table, blockers: &[TxnId], waited_ms: u64) -> Error {
-        self.db.waits.timeouts.fetch_add(1, Ordering::Relaxed);
-        let holder = blockers.first().copied().unwrap_or_default();
+    /// The wait has reached its limit; its place in line is still there.
+    fn timeout(&self, table: &Table, waited_ms: u64) -> Error {
+        let waits = &self.db.waits;
+        waits.timeouts.fetch_add(1, Ordering::Relaxed);
+        let holder = waits.queues.lock().graph.first_blocker(self.work.txn);
         Error::LockTimeout {
             table: table.name().to_string(),
-            holder,
+            holder: waits.blocker(holder.unwrap_or_default()),
             waited_ms,
+        }
+    }
+
+    fn deadlock(&self, table: &Table, next: Option<TxnId>) -> Error {
+        Error::Deadlock {
+            txn: self.work.txn,
+            table: table.name().to_string(),
+            other: next.map(|txn| self.db.waits.blocker(txn)),
         }
     }
 }

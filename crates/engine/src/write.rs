@@ -1,7 +1,7 @@
 //! Write: insert, update and delete of one row.
 //!
 //! Why it exists: this is where the order of steps that are not one step is kept.
-//! Rules: S28 a value is shared with the version directly beneath alone. T23 one failed row leaves nothing: locks and claims come first, the record last. D15 the head is read and
+//! Rules: FK24 a row that has to be under a key is asked for it between the look at its word and the swap. S28 a value is shared with the version directly beneath alone. T23 one failed row leaves nothing: locks and claims come first, the record last. D15 the head is read and
 //! judged, then space is reserved, the record filled, the head swapped; a lost swap turns the record into a filler, so
 //! LSN order of a row is chain order. X11 a change of no key, and a delete, touch no index. T24 a version over an own
 //! version that no live mark can restore takes its place in the chain; over one that can be restored it also names the
@@ -10,6 +10,7 @@
 //! After a crash: the record with the greatest LSN of a committed transaction that is not void is the row.
 
 use crate::blob_reclaim::large_values;
+use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::keys::KeyChanges;
 use crate::locking::{Linked, blockers_of, dropped};
@@ -25,7 +26,7 @@ use pbxt_index::Sign;
 use pbxt_rowmap::MapWord;
 use pbxt_rows::BlobRef;
 use pbxt_txlog::{KeyImage, RowKind, RowRecord, Space};
-use pbxt_txn::{LockMode, Resource, Viewer};
+use pbxt_txn::{LockMode, Resource, RowChange, Viewer};
 use std::sync::Arc;
 
 /// A new version.
@@ -58,6 +59,21 @@ pub enum Updated {
     Same,
     /// The version beneath does not name a value that was to be shared: nothing was written.
     Unshared,
+}
+
+/// What a change asks for besides being done.
+#[derive(Debug, Default)]
+pub(crate) struct Terms<'a> {
+    /// Gets the version that is replaced.
+    pub old: Option<&'a mut OldRow>,
+    /// The row has to be under this key of this index, or it is not the row that is meant.
+    pub under: Option<(usize, &'a [u8])>,
+}
+
+/// A version that was replaced.
+#[derive(Debug, Default)]
+pub(crate) struct OldRow {
+    pub payload: Vec<u8>,
 }
 
 /// What is to be written, and values in it that the version beneath has to name (rule S28).
@@ -98,20 +114,27 @@ impl Session {
         version: NewVersion<'_>,
         shared: &[BlobRef],
     ) -> Result<Updated> {
-        let result = self.change_row(table, row, Some((version, shared)));
+        let result = self.change_row(table, row, Some((version, shared)), &mut Terms::default());
         self.settle(result)
     }
 
     /// Deletes the row.
     pub fn delete(&mut self, table: &Arc<Table>, row: RowId) -> Result<()> {
-        let result = self.change_row(table, row, None);
+        self.delete_on(table, row, &mut Terms::default())
+    }
+
+    /// Deletes the row on these terms; `RowNotFound` if it does not meet them.
+    pub(crate) fn delete_on(&mut self, table: &Arc<Table>, row: RowId, terms: &mut Terms<'_>) -> Result<()> {
+        let result = self.change_row(table, row, None, terms);
         self.settle(result).map(|_| ())
     }
 
     /// A deadlock victim is rolled back whole before the caller hears of it.
     pub(crate) fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
-        if matches!(result, Err(Error::Deadlock { .. })) {
-            self.doom("it was the victim of a deadlock");
+        match result {
+            Err(Error::Deadlock { .. }) => self.doom("it was the victim of a deadlock"),
+            Err(Error::Unserializable) => self.doom_unserializable(),
+            _ => {}
         }
         if result.is_err() {
             self.suspect_kept();
@@ -144,8 +167,9 @@ impl Session {
                 let work = &mut self.work.tables[position];
                 work.rows += 1;
                 work.bytes += version.payload.len().cast_signed() as i64;
-                self.note_row_written();
+                self.note_row_written(position, row);
                 self.db.counters.rows_inserted.add(1);
+                self.meet_readers(table, row, RowChange::Insert, Some(version.keys))?;
                 Ok(row)
             }
             Ok(Attempt::Changed | Attempt::Blocked) => {
@@ -165,6 +189,7 @@ impl Session {
         table: &Arc<Table>,
         row: RowId,
         sharing: Option<Sharing<'_>>,
+        terms: &mut Terms<'_>,
     ) -> Result<Updated> {
         self.flush_bulk(table)?;
         let position = self.enter_table(table)?;
@@ -179,19 +204,19 @@ impl Session {
         let _horizon = self.work.snapshot.is_none().then(|| db.txns.open_snapshot());
         let mut turn = Turn::none(&db.waits);
         loop {
-            let beneath = match self.find_beneath(table, row, sharing, &mut turn)? {
+            let beneath = match self.find_beneath(table, row, sharing, terms, &mut turn)? {
                 Judged::Free(beneath) => beneath,
                 Judged::Same => return Ok(Updated::Same),
                 Judged::Unshared => return Ok(Updated::Unshared),
             };
+            // Rule FK24: a word that changes after this look is noticed by the swap.
+            if let Some((index, key)) = terms.under
+                && !self.is_under(table, row, index, key)?
+            {
+                return Err(not_found(table, row));
+            }
             let claims = match version {
-                Some(version) => {
-                    if version.keys.items().iter().any(|change| change.claim) {
-                        // A transaction waits for one thing at a time; the swap below finds out if the row moved on.
-                        turn = Turn::none(&db.waits);
-                    }
-                    self.claim_all(table, row, version.keys)?
-                }
+                Some(version) => self.claim_in_turn(table, row, version.keys, &mut turn, &db)?,
                 None => Claims::default(),
             };
             let operation = db.guards.enter(self.shard);
@@ -208,7 +233,9 @@ impl Session {
                         self.publish_events(table, row, lsn, version.keys)?;
                     }
                     drop(operation);
-                    self.count_change(position, version, beneath.payload_bytes);
+                    self.count_change(position, row, version, beneath.payload_bytes);
+                    let change = version.map_or(RowChange::Delete, |_| RowChange::Update);
+                    self.meet_readers(table, row, change, version.map(|version| version.keys))?;
                     return Ok(Updated::Written);
                 }
                 Ok(Attempt::Changed) => {
@@ -232,7 +259,29 @@ impl Session {
         }
     }
 
-    fn count_change(&mut self, position: usize, version: Option<NewVersion<'_>>, old_bytes: usize) {
+    /// Claims the keys of a change. A transaction waits for one thing at a time: the turn for the row is given up, and the swap finds out
+    /// if the row moved on.
+    fn claim_in_turn<'d>(
+        &mut self,
+        table: &Table,
+        row: RowId,
+        keys: &KeyChanges,
+        turn: &mut Turn<'d>,
+        db: &'d Database,
+    ) -> Result<Claims> {
+        if keys.items().iter().any(|change| change.claim) {
+            *turn = Turn::none(&db.waits);
+        }
+        self.claim_all(table, row, keys)
+    }
+
+    fn count_change(
+        &mut self,
+        position: usize,
+        row: RowId,
+        version: Option<NewVersion<'_>>,
+        old_bytes: usize,
+    ) {
         let work = &mut self.work.tables[position];
         work.bytes += (version.map_or(0, |version| version.payload.len()).cast_signed()
             - old_bytes.cast_signed()) as i64;
@@ -242,15 +291,16 @@ impl Session {
             work.rows -= 1;
             self.db.counters.rows_deleted.add(1);
         }
-        self.note_row_written();
+        self.note_row_written(position, row);
     }
 
-    /// Reads and judges the head until it is free for this transaction.
+    /// Reads and judges the head until it is free for this transaction and its turn has come (rule T15).
     fn find_beneath(
         &mut self,
         table: &Table,
         row: RowId,
         sharing: Option<Sharing<'_>>,
+        terms: &mut Terms<'_>,
         turn: &mut Turn<'_>,
     ) -> Result<Judged> {
         let shared = sharing.map_or(&[][..], |(_, shared)| shared);
@@ -265,12 +315,17 @@ impl Session {
                 let word = table.map.load(row);
                 // Only who may write the same row again, or shares a value, has to read what is there.
                 let compares = version.is_some_and(|new| new.keys.items().is_empty());
-                let resolved = if compares || !shared.is_empty() {
+                let resolved = if compares || !shared.is_empty() || terms.old.is_some() {
                     view.resolve(&db, table, row, word, &guard)?
                 } else {
                     view.resolve_unread(&db, table, row, word, &guard)?
                 };
                 match resolved {
+                    Resolved::Row(old)
+                        if old.txn() != own && self.must_queue(turn, table, row, LockMode::Exclusive) =>
+                    {
+                        None
+                    }
                     Resolved::Row(old) => {
                         let same = version.is_some_and(|new| {
                             new.keys.items().is_empty()
@@ -283,14 +338,16 @@ impl Session {
                         if !shared.is_empty() && !names_all(table, &old, shared)? {
                             return Ok(Judged::Unshared);
                         }
+                        if let Some(kept) = terms.old.as_deref_mut() {
+                            kept.payload.clear();
+                            kept.payload.extend_from_slice(old.payload());
+                        }
+                        if self.is_acting {
+                            self.follow(old.txn());
+                        }
                         return Ok(Judged::Free(self.beneath(word, &old, &guard)));
                     }
-                    Resolved::Absent => {
-                        return Err(Error::RowNotFound {
-                            table: table.name().to_string(),
-                            row,
-                        });
-                    }
+                    Resolved::Absent => return Err(not_found(table, row)),
                     Resolved::Conflict => {
                         db.counters.write_conflicts.add(1);
                         return Err(Error::WriteConflict {
@@ -298,17 +355,18 @@ impl Session {
                             row,
                         });
                     }
-                    Resolved::Wait(txn, lsn) => (txn, lsn),
+                    Resolved::Wait(txn, lsn) => Some((txn, lsn)),
                 }
             };
-            let blockers = || blockers_of(&db, own, table, row, LockMode::Exclusive, Some(blocker));
+            let blockers = || blockers_of(&db, own, table, row, LockMode::Exclusive, blocker);
             self.wait(turn, table, resource, LockMode::Exclusive, false, blockers)?;
         }
     }
 
     /// How this session looks at a row it is about to change.
     pub(crate) fn write_viewer(&mut self, table: &Table) -> Viewer {
-        let error_on_newer = self.conflicts_are_errors(table);
+        // Rule FK15: actions change what is there now.
+        let error_on_newer = !self.is_acting && self.conflicts_are_errors(table);
         let snapshot = if error_on_newer {
             self.snapshot()
         } else {
@@ -474,6 +532,13 @@ impl Session {
             stop_point!("write.after_index_event");
         }
         Ok(())
+    }
+}
+
+fn not_found(table: &Table, row: RowId) -> Error {
+    Error::RowNotFound {
+        table: table.name().to_string(),
+        row,
     }
 }
 

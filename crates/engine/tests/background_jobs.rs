@@ -15,7 +15,7 @@ fn work(store: &Store) -> u32 {
     let mut steps = 0;
     loop {
         store.db.housekeeping_step();
-        let made = store.db.maintenance_step().expect("a checkpoint");
+        let made = store.db.maintenance_step(true).expect("a checkpoint");
         let worked = store.db.upkeep_step(true).expect("a step") == Progress::Worked;
         if !made && !worked {
             return steps;

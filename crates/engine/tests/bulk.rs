@@ -308,7 +308,7 @@ fn a_waiting_load_goes_on_when_the_key_comes_free() {
         let client = &mut bench.client;
         std::thread::scope(|scope| {
             let loading = scope.spawn(move || load(client, &table, &rows_of(1..=MANY)));
-            while bench.db.waits.waiting_pairs().is_empty() {
+            while bench.db.list_lock_waits().lines.is_empty() {
                 std::thread::yield_now();
             }
             if commits {

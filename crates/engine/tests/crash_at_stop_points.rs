@@ -6,10 +6,13 @@
 #![cfg(feature = "stop-points")]
 
 mod common;
+#[path = "common/family.rs"]
+mod family;
 
 use common::{open, row};
+use family::{Opened, Plan, User};
 use parking_lot::Mutex;
-use pbxt::{ConflictMode, Database, NewVersion, Progress, SessionConfig};
+use pbxt::{Action, ConflictMode, Database, NewVersion, Progress, SessionConfig};
 use pbxt_base::RowId;
 use pbxt_base::stop_point::{NAMES, set_hook};
 use pbxt_sim::client::Client;
@@ -121,6 +124,7 @@ fn live(disk: &SimDisk, camera: &Camera) {
     }
     forget_rows(&db, &mut client);
     load(&mut client, &table, camera);
+    refer(&db);
     drop((client, other));
     db.close().expect("no fault is planted");
 }
@@ -208,8 +212,45 @@ fn load(client: &mut Client, table: &PlayTable, camera: &Camera) {
     camera.acknowledged.store(1400, Ordering::SeqCst);
 }
 
+/// A parent and a child that goes with it.
+fn family() -> [Plan; 2] {
+    [
+        Plan::new("d/p", 2),
+        Plan::new("d/c", 2).key("c", &[1], "d/p", &[0], Action::Cascade, Action::Cascade),
+    ]
+}
+
+/// Three children of one row, which then goes.
+fn refer(db: &Arc<Database>) {
+    let [parent, child] = family().map(|plan| Opened::create(db, plan));
+    let mut user = User::new(db, 1);
+    user.insert(&parent, &family::row(&[7, 0]))
+        .expect("no fault is planted");
+    for id in 0..3 {
+        user.insert(&child, &family::row(&[id, 7]))
+            .expect("no fault is planted");
+    }
+    user.commit();
+    user.delete(&parent, 7).expect("no fault is planted");
+    user.commit();
+}
+
+/// FK15: the row and its children are there together or not at all.
+fn check_family(name: &str, db: &Arc<Database>) {
+    if !family().iter().all(|plan| db.table_id(&plan.name).is_some()) {
+        return;
+    }
+    let mut user = User::new(db, 1);
+    let rows = family().map(|plan| user.rows(&Opened::open(db, plan)).len());
+    assert!(
+        [[0, 0], [1, 3]].contains(&rows),
+        "{name}: parents and children {rows:?}"
+    );
+}
+
 fn check(name: &str, image: &Image) {
     let db = open(&image.disk);
+    check_family(name, &db);
     for xid in db.prepared.xids() {
         db.commit_prepared(&xid).expect("the image is whole");
     }

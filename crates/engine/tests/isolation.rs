@@ -1,4 +1,4 @@
-//! What sessions see of each other: snapshots, conflicts, locking reads, serializable reads, definitions that change.
+//! What sessions see of each other: snapshots, conflicts, locking reads, definitions that change.
 
 mod common;
 
@@ -236,38 +236,18 @@ fn locked_rows_can_be_left_out_or_refused_at_once() {
 }
 
 #[test]
-fn serializable_sessions_do_not_both_act_on_what_is_not_there() {
-    // T18: two read that a row is missing, both want to insert it; one of them must fail.
-    let (bench, _) = three();
-    let mut clients = [1, 2].map(|_| with(&bench, Isolation::Serializable, ConflictMode::Error));
-    for client in &mut clients {
-        assert_eq!(read(client, &bench.table).len(), 3);
-    }
-    let [one, two] = &mut clients;
-    let first = one.insert(&bench.table, &row(10));
-    assert!(
-        matches!(first, Err(Error::LockTimeout { .. })),
-        "the other one has read the table: {first:?}"
-    );
-    two.session.commit().unwrap();
-    one.insert(&bench.table, &row(10)).unwrap();
-    let busy = two.scan(&bench.table);
-    assert!(matches!(busy, Err(Error::LockTimeout { .. })), "{busy:?}");
-    one.session.commit().unwrap();
-    assert_eq!(read(two, &bench.table).len(), 4);
-}
-
-#[test]
-fn a_serializable_count_and_check_are_as_current_as_its_reads() {
-    // T18: the reads of such a session are current, whatever snapshot an earlier change took.
+fn a_serializable_reader_keeps_its_snapshot_and_nobody_waits() {
+    // T34.
     let (mut bench, rows) = three();
-    let second = PlayTable::create(&bench.db, "second").unwrap();
-    let mut reader = with(&bench, Isolation::Serializable, ConflictMode::Error);
-    renumber(&mut reader, &bench.table, rows[0], 9).unwrap();
-    bench.client.insert(&second, &row(1)).unwrap();
+    let mut reader = with(&bench, Isolation::Serializable, ConflictMode::Wait);
+    assert_eq!(read(&mut reader, &bench.table), [1, 2, 3]);
+    renumber(&mut bench.client, &bench.table, rows[0], 10).unwrap();
+    bench.client.insert(&bench.table, &row(4)).unwrap();
     bench.client.session.commit().unwrap();
-    assert_eq!(read(&mut reader, &second), [1]);
-    assert_eq!(reader.check(&second).unwrap(), Vec::<String>::new());
+    assert_eq!(read(&mut reader, &bench.table), [1, 2, 3]);
+    assert_eq!(reader.check(&bench.table).unwrap(), Vec::<String>::new());
+    reader.session.commit().unwrap();
+    assert_eq!(read(&mut reader, &bench.table), [10, 2, 3, 4]);
 }
 
 #[test]
@@ -344,4 +324,23 @@ fn a_renamed_table_keeps_its_rows_and_its_open_readers() {
     drop(reader);
     bench.reopen();
     assert_eq!(read(&mut bench.client, &bench.table), [1, 2, 3]);
+}
+
+#[test]
+fn a_serializable_locking_read_shows_what_a_plain_one_shows() {
+    // T34: the transaction's snapshot, which its first change took, is older than the row.
+    let (mut bench, rows) = three();
+    let other = PlayTable::create(&bench.db, "other").unwrap();
+    let mut serial = with(&bench, Isolation::Serializable, ConflictMode::Error);
+    renumber(&mut serial, &bench.table, rows[0], 10).unwrap();
+    bench.client.insert(&other, &row(7)).unwrap();
+    bench.client.session.commit().unwrap();
+    let bind = Bind {
+        lock: Some(LockMode::Exclusive),
+        ..Bind::default()
+    };
+    let locked = serial.scan_locking(&other, bind).unwrap();
+    assert_eq!(locked, serial.scan(&other).unwrap());
+    assert_eq!(locked.len(), 0);
+    serial.session.commit().unwrap();
 }

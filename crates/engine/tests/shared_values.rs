@@ -37,6 +37,9 @@ fn table(db: &Arc<Database>) -> Arc<HostTable> {
         conflict_mode: ConflictMode::Wait,
         compression: Compression::Default,
         temporary: false,
+        provisional: false,
+        host_record: None,
+        foreign_keys: Vec::new(),
         created: 0,
     };
     db.create_table(def, 1).expect("a new table");
@@ -208,4 +211,25 @@ fn a_value_that_somebody_replaced_meanwhile_is_stored_again() {
     settle(&db);
     let found = read(&mut cursor, &mut session, false);
     assert_eq!((found[1], value_of(&found)), (6, first));
+}
+
+#[test]
+fn a_value_changed_where_it_stands_is_stored_again() {
+    let db = common::open(&SimDisk::new());
+    let value = vec![7; 300_000];
+    let (_table, mut cursor, mut session) = filled(&db, &value);
+    let old = read(&mut cursor, &mut session, true);
+    let address = u64::from_le_bytes(old[9..].try_into().unwrap()) as usize;
+    // SAFETY: the value stands in the cursor's own memory until its next read, and nobody else looks at it meanwhile.
+    unsafe { *std::ptr::with_exposed_provenance_mut::<u8>(address + 1000) = 8 };
+    let row = cursor.row();
+    let updated = cursor.update(&mut session, row, host_record(&old), host_record(&old));
+    assert!(
+        updated.expect("updated"),
+        "S28: the bytes differ from those on disk"
+    );
+    session.commit().expect("committed");
+    let mut expected = value;
+    expected[1000] = 8;
+    assert!(value_of(&read(&mut cursor, &mut session, false)) == expected);
 }

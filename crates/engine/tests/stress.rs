@@ -368,6 +368,24 @@ fn a_kill_ends_a_wait_at_once_and_only_the_statement() {
 }
 
 #[test]
+fn a_kill_that_came_before_a_statement_does_not_end_it() {
+    let (bench, [first, _], [mut one, mut two]) = two_on_two();
+    rename(&mut one, &bench.table, first).unwrap();
+    two.session
+        .configure(config(ConflictMode::Wait, Isolation::ReadCommitted, 50));
+    two.session.gate().kill();
+    let refused = rename(&mut two, &bench.table, first);
+    assert!(
+        matches!(refused, Err(Error::LockTimeout { .. })),
+        "T39: {refused:?}"
+    );
+    two.session.gate().kill();
+    let held = bench.db.drop_table(Some(&two.session), "t");
+    assert!(matches!(held, Err(Error::LockTimeout { .. })), "T39: {held:?}");
+    one.session.rollback().unwrap();
+}
+
+#[test]
 fn a_wait_ends_at_its_limit_and_the_next_in_line_gets_the_row() {
     let (bench, [first, _], [mut one, mut two]) = two_on_two();
     rename(&mut one, &bench.table, first).unwrap();
@@ -461,5 +479,50 @@ fn locked_rows_and_tables_under_random_kills_come_to_rest() {
         );
     }
     client.session.commit().unwrap();
-    assert_eq!(db.waits.waiting_pairs(), []);
+    assert_eq!(db.list_lock_waits().lines, []);
+}
+
+#[test]
+fn a_free_row_is_locked_at_once_while_others_wait() {
+    // T15: with so many rows some share their counter of waiters with the one that is waited for.
+    let mut bench = Bench::new();
+    let new: Vec<PlayRow> = (0..4000).map(row).collect();
+    let rows = bench.client.insert_all(&bench.table, &new).unwrap();
+    bench.client.session.commit().unwrap();
+    bench.client.delete(&bench.table, rows[0]).unwrap();
+    let (mut waiter, mut locker) = (bench.other(1), bench.other(2));
+    waiter
+        .session
+        .configure(config(ConflictMode::Error, Isolation::RepeatableRead, 100_000));
+    let (db, table, held) = (&bench.db, &bench.table, &mut bench.client);
+    let is_done = AtomicBool::new(false);
+    let bind = Bind {
+        lock: Some(pbxt_txn::LockMode::Exclusive),
+        ..Bind::default()
+    };
+    scope(|threads| {
+        threads.spawn(|| waiter.delete(table, rows[0]));
+        while !db.waits.has_waiters() {
+            std::thread::yield_now();
+        }
+        threads.spawn(|| {
+            let locked = locker.statement(|session| {
+                let mut cursor = pbxt::Cursor::new(&table.table);
+                cursor.bind(session, bind)?;
+                for row in &rows[1..] {
+                    cursor.fetch(session, *row, |_| Ok(()))?;
+                }
+                Ok(())
+            });
+            locked.unwrap();
+            is_done.store(true, Ordering::Release);
+        });
+        let patience = Instant::now() + Duration::from_secs(30);
+        while !is_done.load(Ordering::Acquire) && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let was_done = is_done.load(Ordering::Acquire);
+        held.session.rollback().unwrap();
+        assert!(was_done, "a row that nobody has or waits for cannot be locked");
+    });
 }

@@ -59,6 +59,8 @@ pub struct MergedCursor {
     seeks: u64,
     /// Batches of earlier seeks, for their memory.
     spare: Vec<Batch>,
+    /// Cursors of the seek before, during a seek: they may stand near.
+    resting: Vec<RunCursor>,
 }
 
 impl MergedCursor {
@@ -78,9 +80,10 @@ impl MergedCursor {
         pos: &SeekPos<'_>,
         forward: bool,
     ) -> Result<()> {
-        self.clear();
+        self.let_go(true);
         self.forward = forward;
         let sought = self.seek_parts(parts, cache, pos);
+        self.resting.clear();
         if sought.is_err() {
             self.clear();
         }
@@ -103,7 +106,11 @@ impl MergedCursor {
             });
         }
         for run in parts.runs.iter().filter(|run| !run.is_empty()) {
-            let mut cursor = RunCursor::new(Arc::clone(run), Arc::clone(cache));
+            let rested = self.resting.iter().position(|cursor| cursor.reads(run));
+            let mut cursor = match rested {
+                Some(rested) => self.resting.swap_remove(rested),
+                None => RunCursor::new(Arc::clone(run), Arc::clone(cache)),
+            };
             cursor.seek(pos, self.forward)?;
             self.add(Source::Run(cursor));
         }
@@ -112,11 +119,18 @@ impl MergedCursor {
 
     /// Drops position and references; keeps memory for the next seek.
     pub fn clear(&mut self) {
+        self.let_go(false);
+    }
+
+    /// Drops the position; keeps the cursors of runs if the next seek follows at once.
+    fn let_go(&mut self, seeks_again: bool) {
         self.seeks += 1;
         self.order.clear();
         for source in self.sources.drain(..) {
-            if let Source::Tree { batch, .. } = source {
-                self.spare.push(batch);
+            match source {
+                Source::Tree { batch, .. } => self.spare.push(batch),
+                Source::Run(cursor) if seeks_again => self.resting.push(cursor),
+                Source::Run(_) => {}
             }
         }
     }

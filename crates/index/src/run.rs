@@ -248,7 +248,8 @@ impl RunPiece {
         })
     }
 
-    pub(crate) fn file(&self) -> &Arc<PieceFile> {
+    /// The file it is a section of.
+    pub fn file(&self) -> &Arc<PieceFile> {
         &self.file
     }
 

@@ -78,6 +78,11 @@ impl RunCursor {
         }
     }
 
+    /// True if it reads this run.
+    pub(crate) fn reads(&self, run: &Arc<Run>) -> bool {
+        Arc::ptr_eq(&self.run, run)
+    }
+
     /// Goes to the first entry right of the cut, or to the last one left of it.
     pub fn seek(&mut self, pos: &SeekPos<'_>, forward: bool) -> Result<()> {
         self.forward = forward;
@@ -87,6 +92,10 @@ impl RunCursor {
         } else {
             AHEAD_BYTES_MAX
         };
+        if let Some(at) = self.held.as_ref().and_then(|block| cut_inside(block, pos)) {
+            self.at = if forward { at } else { at - 1 };
+            return self.skip_dead();
+        }
         self.held = None;
         // The last piece that begins left of the cut; a pair never lies in two, but a key may.
         let piece = self.find_piece(pos)?;
@@ -297,6 +306,13 @@ impl RunCursor {
         piece.file().read_block(piece.section_no(), block, &mut bytes)?;
         piece.decode(block, &bytes).map(Arc::new)
     }
+}
+
+/// Where the cut runs through the block, if there are entries of the block on both sides: then no other block need be asked, and with
+/// many equal keys, whose fences say nothing, asking takes a search over blocks.
+fn cut_inside(block: &RunBlock, pos: &SeekPos<'_>) -> Option<usize> {
+    let is_inside = pos.is_right_of(block.entry(0)) && !pos.is_right_of(block.entry(block.len() - 1));
+    is_inside.then(|| block.partition_point(pos))
 }
 
 impl std::fmt::Debug for RunCursor {

@@ -144,6 +144,25 @@ proptest! {
     }
 
     #[test]
+    fn a_seek_that_begins_anywhere_meets_what_a_new_cursor_would(
+        events in vec(event(), sizes(900)),
+        cuts in vec((cut(), any::<bool>(), 0_usize..6), 1..30),
+        seed: u64,
+        kinds in 0_u8..4,
+    ) {
+        let (parts, model) = parts_of(events, seed, kinds);
+        let cache = cache();
+        let mut cursor = MergedCursor::new();
+        for (cut, forward, steps) in &cuts {
+            cursor.seek(&parts, &cache, &cut.pos(), *forward).expect("readable");
+            for expected in cut.expected(&model, *forward).iter().take(*steps) {
+                prop_assert_eq!(cursor.peek().map(Event::of), Some(expected.clone()));
+                cursor.advance().expect("readable");
+            }
+        }
+    }
+
+    #[test]
     fn turning_around_at_an_entry_meets_its_neighbours(
         events in vec(event(), sizes(300)),
         seed: u64,

@@ -36,6 +36,10 @@ pub trait Disk: Send + Sync + Debug {
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     /// True if the file exists.
     fn exists(&self, name: &str) -> Result<bool>;
+    /// Bytes of an existing file.
+    fn size(&self, name: &str) -> Result<u64> {
+        self.open(name, false)?.len()
+    }
     /// All names, sorted.
     fn list(&self) -> Result<Vec<String>>;
     /// Makes creations, removals and renames durable.

@@ -122,6 +122,13 @@ impl Disk for OsDisk {
             .map_err(|source| failure(&path, "look for", source))
     }
 
+    fn size(&self, name: &str) -> Result<u64> {
+        let path = self.path(name);
+        std::fs::metadata(&path)
+            .map(|metadata| metadata.len())
+            .map_err(|source| failure(&path, "ask for the length of", source))
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         let listing = |source| failure(&self.directory, "list", source);
         let mut names = Vec::new();

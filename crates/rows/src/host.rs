@@ -7,7 +7,7 @@
 //! Latches and I/O:  none.
 
 use crate::error::{Error, Result};
-use crate::host_field::HostField;
+use crate::host_field::{HostField, HostRecord};
 use crate::schema::{Column, ColumnKind, Order, Schema};
 
 /// How a host's record buffer holds a column.
@@ -130,6 +130,57 @@ impl HostLayout {
             nullable: host.null_bit != 0,
         };
         Schema::new(version, self.columns.iter().map(column).collect())?.with_orders(&self.orders)
+    }
+
+    /// The value of a column in a record of this layout; `None` if it is NULL.
+    ///
+    /// # Errors
+    /// `BadLayout` if there is no such column; `TooShort`, `BadValue` for a record that is none of this layout.
+    pub fn value<'a>(&self, column: usize, record: HostRecord<'a>) -> Result<Option<&'a [u8]>> {
+        let field = self.column_field(column)?;
+        let record = record.checked(self.record_length)?;
+        if field.is_null(record.bytes()) {
+            return Ok(None);
+        }
+        field.value(record).map(Some)
+    }
+
+    /// Puts a value, or NULL, into a column of a record. Values behind pointers are refused: nobody here keeps them.
+    ///
+    /// # Errors
+    /// `BadLayout` if there is no such column, it cannot be NULL, or it holds a pointer; `TooShort`; `BadValue` if the value does not fit.
+    pub fn set_value(&self, column: usize, value: Option<&[u8]>, record: &mut [u8]) -> Result<()> {
+        let field = self.column_field(column)?;
+        let bad = |why| Error::BadLayout { column, why };
+        if matches!(field.kind, HostKind::Blob(_)) {
+            return Err(bad("its values stand elsewhere"));
+        }
+        let (found, expected) = (record.len(), self.record_length);
+        let record = record.get_mut(..expected).ok_or(Error::TooShort {
+            what: "the record",
+            found,
+            expected,
+        })?;
+        let Some(value) = value else {
+            if field.null_bit == 0 {
+                return Err(bad("it cannot be NULL"));
+            }
+            field.set_null(record, true);
+            field.write_null(record);
+            return Ok(());
+        };
+        field.write(record, value, value.as_ptr())?;
+        if field.null_bit != 0 {
+            field.set_null(record, false);
+        }
+        Ok(())
+    }
+
+    fn column_field(&self, column: usize) -> Result<HostField> {
+        self.field(column).ok_or(Error::BadLayout {
+            column,
+            why: "the table has no such column",
+        })
     }
 
     pub(crate) fn field(&self, column: usize) -> Option<HostField> {

@@ -79,6 +79,48 @@ impl KeyMaker {
         })
     }
 
+    /// Compiles what makes prefixes of the keys of one table's index from records of another: the columns of `from`, in their
+    /// order, stand for the first parts of the index `spec` of a table with the layout `of`. Contexts are those of the index.
+    ///
+    /// # Errors
+    /// `BadKey` names the first part that has no column or no context.
+    pub fn across(
+        spec: &KeySpec,
+        of: &HostLayout,
+        from: &HostLayout,
+        columns: &[usize],
+        contexts: &[usize],
+    ) -> Result<Self> {
+        let mut parts = Vec::with_capacity(columns.len());
+        for (number, &column) in columns.iter().enumerate() {
+            let bad = |why| Error::BadKey { part: number, why };
+            let part = spec
+                .parts()
+                .get(number)
+                .ok_or_else(|| bad("the index has fewer parts"))?;
+            let own = of.field(part.column as usize);
+            let own = own.ok_or_else(|| bad("the table has no such column"))?;
+            let field = from.field(column);
+            let field = field.ok_or_else(|| bad("the other table has no such column"))?;
+            let context = contexts.get(number).copied();
+            let context = context.ok_or_else(|| bad("no context was given for its weights"))?;
+            let mut code = PartCode::new(number, part, own.kind.column_kind(), context);
+            code.column = column;
+            parts.push(Part {
+                code,
+                field,
+                tuple_var: false,
+                restorable: false,
+            });
+        }
+        Ok(Self {
+            parts,
+            unpack: false,
+            record_length: from.record_length(),
+            restorable: ColumnSet::default(),
+        })
+    }
+
     /// Number of parts.
     pub fn part_count(&self) -> usize {
         self.parts.len()

@@ -13,6 +13,12 @@ pub trait Weigher {
     /// prefix part the host cuts it at a character border itself. A `Padded` column comes without its trailing padding;
     /// a host that cuts a prefix of one and uses a scheme other than `PadSpace` must strip padding again after the cut.
     fn weights(&self, part_ctx: usize, src: &[u8], out: &mut Vec<u8>);
+
+    /// A context for a part that no host has opened: of this collation and this many bytes, a prefix or not, of a column of fixed length
+    /// (`is_char`) or not. The host keeps it as long as it is there itself. None if it has no such collation.
+    fn context(&self, _collation: u32, _length: u32, _is_prefix: bool, _is_char: bool) -> Option<usize> {
+        None
+    }
 }
 
 /// For tables whose keys need no collation. Gives no weights, which `FixedLen` parts then refuse.

@@ -19,10 +19,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What an entry costs besides its block.
 const ENTRY_BYTES: u64 = 96;
 /// A block is expected to take this much, for the size of the tables.
-const BLOCK_BYTES_EXPECTED: u64 = 32 << 10;
-/// A shard of less could not hold the larger blocks.
-const SHARD_BYTES_MIN: u64 = 2 << 20;
+const BLOCK_BYTES_EXPECTED: u64 = 16 << 10;
+/// A shard of less could not hold some of the larger blocks in the part for new ones.
+const SHARD_BYTES_MIN: u64 = 8 << 20;
 const SHARDS_MAX: u64 = 64;
+/// Part of a shard for blocks that were used again. New ones have the rest: what a statement reads must still be there when the
+/// same statement changes it, however often the others are used.
+const USED_AGAIN: f64 = 0.75;
+/// The cache could remember names of blocks it let go of and take them for used again at once. These are not held to
+/// `USED_AGAIN`: with more data than memory they take the whole shard, and new blocks go in the moment they come.
+const REMEMBERED: f64 = 0.0;
 
 /// A decoded block.
 pub trait CachedBlock: Any + Send + Sync {
@@ -66,6 +72,8 @@ impl Weighter<BlockKey, Arc<dyn CachedBlock>> for Bytes {
 /// See the module.
 pub struct BlockCache {
     cache: Cache<BlockKey, Arc<dyn CachedBlock>, Bytes>,
+    /// The cache's own number is a sum over all shards, each under its latch; every search in an index asks for it.
+    budget: AtomicU64,
     /// Loads begun. The cache counts a look-up that ends in a load more than once; hits it counts by shard, which costs
     /// readers no common word.
     loads: AtomicU64,
@@ -85,6 +93,8 @@ impl BlockCache {
             .shards(shards)
             .estimated_items_capacity((bytes / BLOCK_BYTES_EXPECTED).max(64) as usize)
             .weight_capacity(bytes)
+            .hot_allocation(USED_AGAIN)
+            .ghost_allocation(REMEMBERED)
             .build()
             .expect("rule F14: both sizes are given");
         let cache = Cache::with_options(
@@ -95,6 +105,7 @@ impl BlockCache {
         );
         Self {
             cache,
+            budget: AtomicU64::new(bytes),
             loads: AtomicU64::new(0),
         }
     }
@@ -132,11 +143,12 @@ impl BlockCache {
     /// Changes the budget; a smaller one takes effect at once.
     pub fn set_budget(&self, bytes: u64) {
         self.cache.set_capacity(bytes);
+        self.budget.store(bytes, Ordering::Relaxed);
     }
 
     /// The budget in bytes.
     pub fn budget(&self) -> u64 {
-        self.cache.capacity()
+        self.budget.load(Ordering::Relaxed)
     }
 
     /// What it has done and holds.

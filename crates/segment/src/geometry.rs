@@ -31,6 +31,18 @@ impl Default for Geometry {
 }
 
 impl Geometry {
+    /// Sizes of a database with a cache of so many bytes. Two hot segments are always set aside, and rows leave the log by whole
+    /// ones, so with a small cache, which stands for little data, they are small: a sixteenth of it, 4 MiB at least.
+    pub fn for_cache(cache_bytes: u64) -> Self {
+        let most = limits::HOT_SEGMENT_BYTES;
+        let wanted = (cache_bytes / 16).clamp(limits::HOT_SEGMENT_BYTES_MIN, most);
+        Self {
+            // The greatest power of two that is not more.
+            hot_segment_bytes: (wanted / 2 + 1).next_power_of_two(),
+            ..Self::default()
+        }
+    }
+
     /// Small sizes, so that tests cross every border often.
     pub fn small() -> Self {
         Self {
@@ -78,6 +90,14 @@ impl Geometry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn segments_are_a_part_of_the_cache() {
+        let mib = |cache: u64| Geometry::for_cache(cache << 20).hot_segment_bytes >> 20;
+        let found = [0, 64, 100, 128, 256, 500, 512, 1 << 20].map(mib);
+        assert_eq!(found, [4, 4, 4, 8, 16, 16, 32, 32]);
+        assert_eq!(Geometry::for_cache(1 << 40), Geometry::default());
+    }
 
     #[test]
     fn sizes_that_cannot_work_are_refused_with_what_is_allowed() {

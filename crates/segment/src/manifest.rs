@@ -286,6 +286,19 @@ impl Manifest {
         SegmentId::new(highest.raw() + 1)
     }
 
+    /// Bytes of its files.
+    pub(crate) fn bytes(&self) -> Result<u64> {
+        let writer = self.writer.lock();
+        let mut bytes = 0;
+        for name in NAMES {
+            if self.disk.exists(name)? {
+                bytes += self.disk.size(name)?;
+            }
+        }
+        drop(writer);
+        Ok(bytes)
+    }
+
     /// The newest checkpoint.
     pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
         self.writer.lock().facts.checkpoint

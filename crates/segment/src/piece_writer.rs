@@ -101,6 +101,14 @@ impl PieceWriter {
         self.write_out(APPEND_BYTES_MIN)
     }
 
+    /// Bytes that a block would take in the file; nothing is appended.
+    pub fn trial_bytes(&mut self, raw: &[u8], codec: Codec) -> Result<usize> {
+        let end = self.buffer.len();
+        let bytes = self.append_block(raw, codec);
+        self.buffer.truncate(end);
+        bytes
+    }
+
     /// Ends the section; its number in the file. `extra` is kept with it for the caller.
     pub fn end_section(&mut self, last_key: &[u8], extra: &[u8]) -> u32 {
         let mut section = self.open.take().expect("rule F14: a section is ended once");

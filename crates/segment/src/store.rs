@@ -20,6 +20,7 @@ use crate::manifest::Manifest;
 use crate::manifest_file::Facts;
 use crate::manifest_record::{ManifestRecord, SealedSegment};
 use crate::names::{SegmentClass, parse_segment_name, segment_name};
+use crate::piece::is_missing;
 use crate::store_pieces::PieceIds;
 use parking_lot::{Mutex, RwLock};
 use pbxt_base::{Error, Lsn, Result, SegmentId, invariant, stop_point};
@@ -500,18 +501,28 @@ impl SegmentStore {
         self.manifest.append(ManifestRecord::Closed { end })
     }
 
-    /// Bytes of all segment files.
-    pub fn bytes_on_disk(&self) -> Result<u64> {
-        let mut total = 0;
+    /// Bytes of all segment files, by class and rising id. A file that goes meanwhile is left out.
+    pub fn sizes(&self) -> Result<Vec<(SegmentClass, SegmentId, u64)>> {
+        let mut sizes = Vec::new();
         for (class, id) in self
             .disk
             .list()?
             .iter()
             .filter_map(|name| parse_segment_name(name))
         {
-            total += self.disk.open(&segment_name(class, id), false)?.len()?;
+            match self.disk.size(&segment_name(class, id)) {
+                Ok(bytes) => sizes.push((class, id, bytes)),
+                Err(error) if is_missing(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
-        Ok(total)
+        sizes.sort_unstable();
+        Ok(sizes)
+    }
+
+    /// Bytes of the manifest's files.
+    pub fn manifest_bytes(&self) -> Result<u64> {
+        self.manifest.bytes()
     }
 
     pub(crate) fn damaged(

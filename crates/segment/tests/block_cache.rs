@@ -101,6 +101,35 @@ fn the_budget_is_kept_and_may_change() {
 }
 
 #[test]
+fn a_new_block_stays_for_a_while_though_all_others_are_used_again() {
+    const BLOCK_BYTES: usize = 96 << 10;
+    const BETWEEN: u64 = 16; // loads of other readers between two looks of one
+    for budget in [8 << 20, 128 << 20] {
+        let cache = BlockCache::new(budget);
+        let load = |segment, offset| {
+            let new = || Ok(Row(vec![0; BLOCK_BYTES]));
+            cache.get_or_load(key(segment, offset), new).expect("loaded");
+        };
+        for _ in 0..4 {
+            (0..budget / BLOCK_BYTES as u64).for_each(|offset| load(1, offset));
+        }
+        let between = BETWEEN.min(budget >> 22);
+        let before = cache.stats().misses;
+        for offset in 0..1000 {
+            load(2, offset);
+            if offset >= between {
+                load(2, offset - between);
+            }
+        }
+        let again = cache.stats().misses - before - 1000;
+        assert!(
+            again < 50,
+            "{again} of 1000 blocks were loaded twice with {budget} bytes"
+        );
+    }
+}
+
+#[test]
 fn blocks_of_dropped_files_are_forgotten() {
     let cache = BlockCache::new(1 << 20);
     for segment in 1..=4 {

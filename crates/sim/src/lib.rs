@@ -7,6 +7,7 @@
 pub mod client;
 pub mod crash;
 pub mod filtered;
+pub mod history;
 pub mod model;
 pub mod play;
 pub mod table;

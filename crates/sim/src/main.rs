@@ -1,16 +1,21 @@
-//! pbxt-sim: plays random lives of a database with power cuts at every write and sync, and checks what is left.
+//! pbxt-sim: plays random lives of a database with power cuts at every write and sync, and checks what is left; or histories of
+//! concurrent transactions, and checks what they saw of each other.
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use pbxt::{ConflictMode, Isolation};
 use pbxt_sim::crash::{Looked, one_cut, power_cuts};
+use pbxt_sim::history::{Levels, Played, play};
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
 /// Plays random transactions on a simulated disk, cuts the power before every write, sync, creation and removal, twice in
-/// each life, and compares what a restart finds with what was acknowledged.
+/// each life, and compares what a restart finds with what was acknowledged. With --histories: plays concurrent transactions
+/// and searches what they saw for what their isolation level forbids.
 #[derive(Debug, Parser)]
 #[command(name = "pbxt-sim", version)]
 struct Arguments {
-    /// First life; the same number plays the same lives again
+    /// First life or history; the same number plays the same ones again
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Databases to open after a power cut
@@ -19,10 +24,110 @@ struct Arguments {
     /// Play only the life of this seed, with the power cut before this operation of the disk
     #[arg(long)]
     cut: Option<u64>,
+    /// Histories of 500 transactions to play on each level, instead of lives
+    #[arg(long, overrides_with = "histories")]
+    histories: Option<u64>,
+    /// Only this isolation level
+    #[arg(long, value_enum)]
+    level: Option<LevelName>,
+    /// Only this conflict mode
+    #[arg(long, value_enum, ignore_case = true)]
+    conflict: Option<ConflictName>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LevelName {
+    ReadCommitted,
+    RepeatableRead,
+    Serializable,
+    /// Each transaction draws its own
+    Mixed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ConflictName {
+    Error,
+    Wait,
+}
+
+impl Arguments {
+    /// The levels asked for. READ COMMITTED knows no conflict mode.
+    fn levels(&self) -> Vec<Levels> {
+        let is_asked = |levels: &Levels| {
+            let (name, conflict) = named(*levels);
+            self.level.is_none_or(|asked| asked == name)
+                && self
+                    .conflict
+                    .is_none_or(|asked| conflict.is_none_or(|conflict| conflict == asked))
+        };
+        Levels::all().filter(is_asked).collect()
+    }
+}
+
+fn named(levels: Levels) -> (LevelName, Option<ConflictName>) {
+    let Levels::One(level) = levels else {
+        return (LevelName::Mixed, None);
+    };
+    let conflict = if level.conflict == ConflictMode::Wait {
+        ConflictName::Wait
+    } else {
+        ConflictName::Error
+    };
+    match level.isolation {
+        Isolation::ReadCommitted => (LevelName::ReadCommitted, None),
+        Isolation::RepeatableRead => (LevelName::RepeatableRead, Some(conflict)),
+        Isolation::Serializable => (LevelName::Serializable, Some(conflict)),
+    }
+}
+
+/// Plays histories on every level asked for; true if nothing is wrong.
+fn histories(arguments: &Arguments, count: u64) -> bool {
+    let shows = std::io::stderr().is_terminal();
+    for levels in arguments.levels() {
+        let started = Instant::now();
+        let progress = |played: &Played| {
+            if shows {
+                eprint!("\r{} transactions", played.txns);
+                let _ = std::io::stderr().flush();
+            }
+        };
+        match play(arguments.seed, count, levels, progress) {
+            Ok(played) => tell(levels, &played, started.elapsed().as_secs_f64()),
+            Err(wrong) => {
+                eprintln!("{}", wrong.text);
+                return false;
+            }
+        }
+    }
+    true
+}
+
+fn tell(levels: Levels, played: &Played, seconds: f64) {
+    println!(
+        "{} transactions show nothing that their level forbids, {} ({} committed; {} waits inside the engine, {} outside; \
+         {} deadlocks found, {} circles broken; {} statements failed, {} transactions refused; {} rows moved; {seconds:.1} s)",
+        played.txns,
+        levels.options(),
+        played.committed,
+        played.waits_in_place,
+        played.waits,
+        played.deadlocks,
+        played.circles,
+        played.failed,
+        played.refused,
+        played.homed,
+    );
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(count) = arguments.histories {
+        return if histories(&arguments, count) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+    }
     let started = Instant::now();
     let mut looked = Looked::default();
     let result = match arguments.cut {

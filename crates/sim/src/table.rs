@@ -163,6 +163,9 @@ pub fn definition(name: &str) -> Result<TableDef> {
         conflict_mode: pbxt::ConflictMode::Default,
         compression: pbxt::Compression::Default,
         temporary: false,
+        provisional: false,
+        host_record: None,
+        foreign_keys: Vec::new(),
         created: 0,
     })
 }

@@ -218,6 +218,7 @@ impl World {
             },
             lock_wait_timeout_ms: 0,
             flush,
+            ..SessionConfig::default()
         };
         self.clients[me].session.configure(config);
         mode

@@ -69,6 +69,11 @@ impl TxnTable {
         RestoredTxn { id, ended, voids }
     }
 
+    /// Times that somebody found the core latch taken.
+    pub fn contended(&self) -> u64 {
+        self.core.contended()
+    }
+
     /// Bytes held for slots and exceptions, for status reports.
     pub fn memory_bytes(&self) -> u64 {
         let guard = crossbeam_epoch::pin();

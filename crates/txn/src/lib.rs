@@ -14,6 +14,7 @@
 //! | `visibility` | does this viewer see this version? |
 //! | `row_locks`, `table_locks`, `lock_mode` | who holds what? |
 //! | `wait_graph`, `deadlock`, `waiter_counts` | who waits, whose turn is it, has a circle formed? |
+//! | `lock_survey`, `wait_survey` | all of it, for people |
 //!
 //! # Blocking on a token
 //!
@@ -112,14 +113,20 @@ mod directory;
 #[cfg_attr(loom, path = "epoch_cell_model.rs")]
 mod epoch_cell;
 mod exceptions;
+mod footprint_own;
+mod footprints;
 mod image;
 mod image_codec;
 mod inspect;
+mod key_ranges;
 mod lock_mode;
+mod lock_survey;
 mod low_water;
 mod resource;
 mod row_locks;
 mod row_set;
+mod serial_graph;
+mod serializer;
 mod settled;
 mod snapshots;
 mod status;
@@ -129,16 +136,22 @@ mod txn_table;
 mod visibility;
 mod void_ranges;
 mod wait_graph;
+mod wait_survey;
 mod wait_walk;
 mod waiter_counts;
 mod waiting;
 
-pub use deadlock::{CircleMember, DeadlockReport};
+pub use deadlock::{CIRCLE_SHOWN_MAX, CircleMember, DeadlockReport, VictimBecause};
+pub use footprint_own::{RowChange, WholeTable};
 pub use image::{EndedAs, RestoredTxn, TxnTableImage};
+pub use key_ranges::{KeyRange, behind_prefix};
 pub use lock_mode::{LockMode, ModeSet};
+pub use lock_survey::{HeldRows, LockSurvey, SurveyLimits};
 pub use low_water::LowWaterStep;
 pub use resource::Resource;
 pub use row_locks::{RowAccess, RowLockList, RowLockUsage, RowLocks, StillLocked};
+pub use serial_graph::Unserializable;
+pub use serializer::{OpenScan, SerialReader, SerialTxn, SerialUsage, Serializer};
 pub use settled::SettledAs;
 pub use snapshots::{LiveSnapshots, Snapshot};
 pub use status::{Standing, TxnStatus};
@@ -148,5 +161,6 @@ pub use visibility::{
     EventDecision, IndexEvent, ReadMode, Sign, Stamp, Verdict, Viewer, decide_events, judge,
 };
 pub use wait_graph::{Preference, WaitGraph};
+pub use wait_survey::{HOLDERS_SHOWN_MAX, WaitSeen};
 pub use waiter_counts::WaiterCounts;
 pub use waiting::{Enqueued, WaitRequest, WaitState, WaitToken, Wakes};

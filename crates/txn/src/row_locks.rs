@@ -23,22 +23,22 @@ use crate::sync::{Latch, LatchGuard, mix};
 
 const PARTITIONS: usize = 64;
 
-type LeafKey = (TableId, u64);
+pub(crate) type LeafKey = (TableId, u64);
 
 /// The locks of one transaction in one leaf.
 #[derive(Debug)]
-struct Holder {
-    txn: TxnId,
-    shared: RowSet,
-    exclusive: RowSet,
+pub(crate) struct Holder {
+    pub(crate) txn: TxnId,
+    pub(crate) shared: RowSet,
+    pub(crate) exclusive: RowSet,
 }
 
-type Partition = BTreeMap<LeafKey, Vec<Holder>>;
+pub(crate) type Partition = BTreeMap<LeafKey, Vec<Holder>>;
 
 /// All explicit row locks of a database.
 #[derive(Debug)]
 pub struct RowLocks {
-    partitions: [Latch<Partition>; PARTITIONS],
+    pub(crate) partitions: [Latch<Partition>; PARTITIONS],
 }
 
 /// The leaves in which one transaction holds explicit locks: what it must hand back at its end.

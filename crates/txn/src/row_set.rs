@@ -83,6 +83,22 @@ impl RowSet {
         }
     }
 
+    /// Calls `found` for every position in the set, rising.
+    pub(crate) fn for_each(&self, mut found: impl FnMut(u16)) {
+        match self {
+            RowSet::List(list) => list.iter().for_each(|at| found(*at)),
+            RowSet::Bitmap(words) => {
+                for (word, bits) in (0u16..).zip(words.iter()) {
+                    let mut left = *bits;
+                    while left != 0 {
+                        found(word * 64 + left.trailing_zeros() as u16);
+                        left &= left - 1;
+                    }
+                }
+            }
+        }
+    }
+
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {

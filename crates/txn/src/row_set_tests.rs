@@ -24,6 +24,9 @@ proptest! {
         for at in 0..4096 {
             prop_assert_eq!(set.contains(at), model.contains(&at));
         }
+        let mut listed = Vec::new();
+        set.for_each(|at| listed.push(at));
+        prop_assert_eq!(listed, model.iter().copied().collect::<Vec<u16>>());
     }
 }
 

@@ -12,11 +12,14 @@ pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// A mutual exclusion latch, held by one thread for a moment.
+/// A mutual exclusion latch, held by one thread for a moment. Counts how often it was found taken: who finds it free
+/// pays nothing for that.
 #[derive(Debug)]
 pub(crate) struct Latch<T> {
     #[cfg(not(loom))]
     inner: parking_lot::Mutex<T>,
+    #[cfg(not(loom))]
+    contended: AtomicU64,
     #[cfg(loom)]
     inner: loom::sync::Mutex<T>,
 }
@@ -32,12 +35,39 @@ impl<T> Latch<T> {
         let inner = parking_lot::Mutex::new(value);
         #[cfg(loom)]
         let inner = loom::sync::Mutex::new(value);
-        Latch { inner }
+        Latch {
+            inner,
+            #[cfg(not(loom))]
+            contended: AtomicU64::new(0),
+        }
     }
 
     #[cfg(not(loom))]
+    #[inline]
     pub(crate) fn lock(&self) -> LatchGuard<'_, T> {
+        match self.inner.try_lock() {
+            Some(guard) => guard,
+            None => self.lock_contended(),
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[cold]
+    fn lock_contended(&self) -> LatchGuard<'_, T> {
+        self.contended.fetch_add(1, Ordering::Relaxed);
         self.inner.lock()
+    }
+
+    /// Times that somebody found it taken.
+    #[cfg(not(loom))]
+    pub(crate) fn contended(&self) -> u64 {
+        self.contended.load(Ordering::Relaxed)
+    }
+
+    /// Nothing is counted under loom.
+    #[cfg(loom)]
+    pub(crate) fn contended(&self) -> u64 {
+        0
     }
 
     #[cfg(loom)]

@@ -146,6 +146,25 @@ impl TableLocks {
         }
     }
 
+    /// All table locks as (table, transaction, modes), at most so many; and how many holders were left out (rule T35).
+    pub fn survey(&self, at_most: usize) -> (Vec<(TableId, TxnId, ModeSet)>, u64) {
+        let (mut found, mut left_out) = (Vec::new(), 0);
+        for shard in &self.shards {
+            for (table, holders) in &*shard.lock() {
+                let room = at_most.saturating_sub(found.len());
+                let held = holders.held.iter().take(room);
+                found.extend(held.map(|(txn, modes)| (*table, *txn, *modes)));
+                left_out += holders.held.len().saturating_sub(room) as u64;
+            }
+        }
+        (found, left_out)
+    }
+
+    /// Times that somebody found the latch of a shard taken.
+    pub fn contended(&self) -> u64 {
+        self.shards.iter().map(Latch::contended).sum()
+    }
+
     /// Who holds what on a table, by transaction id.
     pub fn holders(&self, table: TableId) -> Vec<(TxnId, ModeSet)> {
         let shard = self.shard(table);

@@ -9,6 +9,7 @@
 //! Latches and I/O: none.
 
 use pbxt_base::ids::{CommitTs, Lsn, TxnId};
+use pbxt_base::planted;
 
 use crate::status::{Standing, TxnStatus};
 
@@ -137,13 +138,16 @@ fn judge_committed(viewer: &Viewer, ts: CommitTs) -> Verdict {
     let newer = ts > viewer.snapshot;
     match viewer.mode {
         ReadMode::Snapshot if newer => Verdict::Skip,
-        ReadMode::Write { error_on_newer: true } if newer => Verdict::Conflict,
+        ReadMode::Write { error_on_newer: true } if newer && !planted!("write.no_conflict") => {
+            Verdict::Conflict
+        }
         _ => Verdict::Visible,
     }
 }
 
 fn judge_unfinished(viewer: &Viewer, txn: TxnId) -> Verdict {
     match viewer.mode {
+        ReadMode::Snapshot if planted!("read.unfinished") => Verdict::Visible,
         ReadMode::Snapshot | ReadMode::ReadCommittedNoWait => Verdict::Skip,
         ReadMode::Current | ReadMode::Write { .. } => Verdict::Wait(txn),
     }

@@ -43,11 +43,12 @@ pub struct WaitGraph {
     tokens: BTreeMap<WaitToken, TxnId>,
     pub(crate) queues: BTreeMap<Resource, VecDeque<TxnId>>,
     /// Waiters by blocker, so that an end finds them.
-    blocked_by: BTreeMap<TxnId, BTreeSet<TxnId>>,
+    pub(crate) blocked_by: BTreeMap<TxnId, BTreeSet<TxnId>>,
     next_token: u64,
     pub(crate) preference: Option<Preference>,
     counts: Arc<WaiterCounts>,
-    pub(crate) latest_deadlock: Option<Arc<DeadlockReport>>,
+    /// Deadlocks that nobody has taken yet.
+    pub(crate) found: Vec<Arc<DeadlockReport>>,
 }
 
 impl fmt::Debug for WaitGraph {
@@ -76,7 +77,7 @@ impl WaitGraph {
             next_token: 1,
             preference: None,
             counts: Arc::new(WaiterCounts::new()),
-            latest_deadlock: None,
+            found: Vec::new(),
         }
     }
 
@@ -120,8 +121,9 @@ impl WaitGraph {
         let queue = self.queues.entry(resource).or_default();
         let waits = &self.waits;
         let named = |member: &TxnId| waits.get(member).is_some_and(|wait| wait.blockers.contains(&txn));
-        let at = queue.iter().position(named).unwrap_or(queue.len());
-        queue.insert(at, txn);
+        let is_named = self.blocked_by.contains_key(&txn);
+        let at = is_named.then(|| queue.iter().position(named)).flatten();
+        queue.insert(at.unwrap_or(queue.len()), txn);
         self.set_blockers(txn, blockers);
         self.settle_request(txn, token)
     }
@@ -220,9 +222,19 @@ impl WaitGraph {
         Wakes(self.wake_ready(resource))
     }
 
-    /// The newest deadlock found.
-    pub fn latest_deadlock(&self) -> Option<Arc<DeadlockReport>> {
-        self.latest_deadlock.clone()
+    /// True if a newcomer that wants the resource in this mode has somebody to stand behind (rule T15).
+    pub fn stands_against(&self, resource: Resource, mode: LockMode) -> bool {
+        let line = self.queues.get(&resource).into_iter().flatten();
+        resource.can_be_held()
+            && line
+                .filter_map(|member| self.waits.get(member))
+                .any(|wait| !wait.mode.goes_with(mode))
+    }
+
+    /// The deadlocks found since the last call. Whoever has made a change of the graph takes them before it gives back the
+    /// latch, and describes them afterwards (rule T36).
+    pub fn take_deadlocks(&mut self) -> Vec<Arc<DeadlockReport>> {
+        std::mem::take(&mut self.found)
     }
 
     /// All waits in order of resource and place in line: (transaction, resource, mode, state).
@@ -235,17 +247,20 @@ impl WaitGraph {
 
     /// The transactions `txn` waits for at this moment: holders first, then those before it in line.
     pub fn waits_for(&self, txn: TxnId) -> Vec<TxnId> {
-        let Some(wait) = self.waits.get(&txn) else {
-            return Vec::new();
-        };
-        if wait.state != WaitState::Waiting {
-            return Vec::new();
-        }
-        wait.blockers
-            .iter()
-            .copied()
-            .chain(self.ahead_of(txn, wait))
+        let wait = self
+            .waits
+            .get(&txn)
+            .filter(|wait| wait.state == WaitState::Waiting);
+        wait.into_iter()
+            .flat_map(move |wait| wait.blockers.iter().copied().chain(self.ahead_of(txn, wait)))
             .collect()
+    }
+
+    /// One of the transactions `txn` waits for at this moment: a holder, or else one before it in line.
+    pub fn first_blocker(&self, txn: TxnId) -> Option<TxnId> {
+        let wait = self.waits.get(&txn)?;
+        let holder = wait.blockers.first().copied();
+        holder.or_else(|| self.ahead_of(txn, wait).next())
     }
 
     pub(crate) fn ahead_of<'a>(&'a self, txn: TxnId, wait: &'a Wait) -> impl Iterator<Item = TxnId> + 'a {
@@ -361,16 +376,13 @@ impl WaitGraph {
         woken
     }
 
-    /// Makes `txn` the blocker of everybody in the queue whose mode does not go with `mode`; then walks and
-    /// wakes.
+    /// Makes `txn` the blocker of everybody in the queue whose mode does not go with `mode`, directly or through one before
+    /// it; then walks and wakes.
     fn hand_over(&mut self, txn: TxnId, resource: Resource, mode: LockMode) -> Wakes {
         let mut wakes = Vec::new();
         if resource.can_be_held() {
-            for waiter in self.queues.get(&resource).cloned().unwrap_or_default() {
-                let waits_on = |wait: &Wait| wait.state == WaitState::Waiting && !mode.goes_with(wait.mode);
-                if waiter != txn && self.waits.get(&waiter).is_some_and(waits_on) {
-                    self.add_blocker(waiter, txn);
-                }
+            for waiter in self.next_behind(txn, resource, mode) {
+                self.add_blocker(waiter, txn);
             }
             // T14: every new edge leads to `txn`, so every new circle does.
             while let Some(circle) = self.find_circle(txn) {
@@ -381,13 +393,31 @@ impl WaitGraph {
         Wakes(wakes)
     }
 
+    /// The waiters that a new holder stands against: all of them, but no further back than the first exclusive one behind an
+    /// exclusive holder. Whoever is behind that one waits for it (rule T13), so a long line costs no more than a short one.
+    fn next_behind(&self, holder: TxnId, resource: Resource, mode: LockMode) -> Vec<TxnId> {
+        let mut next = Vec::new();
+        for waiter in self.queues.get(&resource).into_iter().flatten() {
+            let Some(wait) = self.waits.get(waiter).filter(|_| *waiter != holder) else {
+                continue;
+            };
+            if wait.state == WaitState::Waiting && !mode.goes_with(wait.mode) {
+                next.push(*waiter);
+            }
+            if mode == LockMode::Exclusive && wait.mode == LockMode::Exclusive {
+                break;
+            }
+        }
+        next
+    }
+
     /// Ends `enqueue` and `requeue`: walk, then answer (rule T14).
     fn settle_request(&mut self, txn: TxnId, token: WaitToken) -> Enqueued {
         let mut wakes = Vec::new();
         while let Some(circle) = self.find_circle(txn) {
             let victim = self.choose(&circle);
             if circle.get(victim).is_some_and(|member| member.txn == txn) {
-                let report = self.report(&circle, txn);
+                let report = self.report(&circle, victim);
                 let (resource, _) = self.remove(txn);
                 wakes.extend(self.wake_ready(resource));
                 return Enqueued::Deadlock(report, Wakes(wakes));

@@ -7,14 +7,13 @@
 //! every new circle).
 //! Latches and I/O: none inside; the owner's latch around the graph is held.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pbxt_base::ids::TxnId;
 
 use crate::deadlock::{CircleMember, DeadlockReport};
 use crate::lock_mode::LockMode;
-use crate::resource::Resource;
 use crate::wait_graph::WaitGraph;
 use crate::waiting::{WaitState, WaitToken};
 
@@ -24,7 +23,10 @@ impl WaitGraph {
     /// A waiter's edges to those before it in line are enumerated once per queue: what stands before an
     /// exclusive waiter already seen is on the list, so a queue of n waiters costs n steps and not n squared.
     pub(crate) fn find_circle(&self, start: TxnId) -> Option<Vec<CircleMember>> {
-        let mut listed = BTreeMap::new();
+        if !self.is_waited_for(start) {
+            return None;
+        }
+        let mut listed = BTreeSet::new();
         let mut seen = BTreeSet::from([start]);
         let mut path = vec![(start, self.unlisted_edges(start, &mut listed).into_iter())];
         while let Some((_, edges)) = path.last_mut() {
@@ -42,9 +44,18 @@ impl WaitGraph {
         None
     }
 
-    /// The edges of a waiter, less those to members of a queue that this walk has listed already. `listed`
-    /// holds, per queue, the place up to which every member is on the list.
-    fn unlisted_edges(&self, txn: TxnId, listed: &mut BTreeMap<Resource, usize>) -> Vec<TxnId> {
+    /// True if an edge leads to `txn`: somebody waits for what it holds, or stands behind it in line.
+    fn is_waited_for(&self, txn: TxnId) -> bool {
+        let line = self
+            .waits
+            .get(&txn)
+            .and_then(|wait| self.queues.get(&wait.resource));
+        self.blocked_by.contains_key(&txn) || line.is_some_and(|line| line.back() != Some(&txn))
+    }
+
+    /// The edges of a waiter, less those to members of a queue that this walk has listed already. `listed` holds the
+    /// waiters everybody before whom is on the list.
+    fn unlisted_edges(&self, txn: TxnId, listed: &mut BTreeSet<TxnId>) -> Vec<TxnId> {
         let Some(wait) = self
             .waits
             .get(&txn)
@@ -53,18 +64,12 @@ impl WaitGraph {
             return Vec::new();
         };
         let mut edges: Vec<TxnId> = wait.blockers.iter().copied().collect();
-        let place = self
-            .queues
-            .get(&wait.resource)
-            .and_then(|queue| queue.iter().position(|member| *member == txn));
-        let (place, known) = (
-            place.unwrap_or(0),
-            listed.get(&wait.resource).copied().unwrap_or(0),
-        );
-        if place > known {
+        if !listed.contains(&txn) {
+            let holders = edges.len();
             edges.extend(self.ahead_of(txn, wait));
+            // Nothing goes with an exclusive waiter, so these are all that stand before it.
             if wait.mode == LockMode::Exclusive {
-                listed.insert(wait.resource, place);
+                listed.extend(edges.iter().skip(holders));
             }
         }
         edges
@@ -72,11 +77,10 @@ impl WaitGraph {
 
     /// Makes a sleeping member of a circle its victim; its place in line is given up at once.
     pub(crate) fn strike(&mut self, circle: &[CircleMember], victim: usize) -> Vec<WaitToken> {
-        let member = circle
+        let member = *circle
             .get(victim)
-            .expect("rule T14: the victim is a member of the circle")
-            .clone();
-        self.report(circle, member.txn);
+            .expect("rule T14: the victim is a member of the circle");
+        self.report(circle, victim);
         self.unlink(member.txn);
         self.set_state(member.txn, WaitState::Victim);
         let mut wakes: Vec<WaitToken> = self
@@ -94,12 +98,10 @@ impl WaitGraph {
         if wanted < circle.len() { wanted } else { 0 }
     }
 
-    pub(crate) fn report(&mut self, circle: &[CircleMember], victim: TxnId) -> Arc<DeadlockReport> {
-        let report = Arc::new(DeadlockReport {
-            circle: circle.to_vec(),
-            victim,
-        });
-        self.latest_deadlock = Some(Arc::clone(&report));
+    /// Keeps the facts of a circle until whoever holds the graph's latch has given it back (rule T36).
+    pub(crate) fn report(&mut self, circle: &[CircleMember], victim: usize) -> Arc<DeadlockReport> {
+        let report = Arc::new(DeadlockReport::new(circle, victim));
+        self.found.push(Arc::clone(&report));
         report
     }
 
@@ -114,6 +116,7 @@ impl WaitGraph {
                 resource: wait.resource,
                 mode: wait.mode,
                 waits_for,
+                in_line: !wait.blockers.contains(&waits_for),
             })
         };
         pairs.filter_map(member).collect()

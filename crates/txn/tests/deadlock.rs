@@ -2,7 +2,11 @@
 
 use pbxt_base::ids::{IndexId, RowId, TableId, TxnId};
 use pbxt_txn::LockMode::{self, Exclusive, Shared};
-use pbxt_txn::{DeadlockReport, Enqueued, Resource, WaitGraph, WaitRequest, WaitState, WaitToken, Wakes};
+use pbxt_txn::{
+    CIRCLE_SHOWN_MAX, CircleMember, DeadlockReport, Enqueued, Resource, VictimBecause, WaitGraph,
+    WaitRequest, WaitState, WaitToken, Wakes,
+};
+use std::sync::Arc;
 
 fn txn(id: u64) -> TxnId {
     TxnId::new(id)
@@ -52,12 +56,21 @@ fn two_transactions_that_take_two_rows_crosswise_are_found_and_the_requester_is_
         Wakes(vec![first]),
         "its rollback lets the other one go on"
     );
-    let text = graph.latest_deadlock().expect("it is remembered").to_string();
-    let expected = "LATEST DETECTED DEADLOCK\n\
-        Transaction 2 waits for row 1 of table 1 (exclusive) because of transaction 1.\n\
-        Transaction 1 waits for row 2 of table 1 (exclusive) because of transaction 2.\n\
-        Transaction 2 is the victim and is rolled back.\n";
-    assert_eq!(text, expected);
+    let member = |id, resource, waits_for| CircleMember {
+        txn: txn(id),
+        resource,
+        mode: Exclusive,
+        waits_for: txn(waits_for),
+        in_line: false,
+    };
+    assert_eq!(report.circle, [member(2, row(1), 1), member(1, row(2), 2)]);
+    assert_eq!(
+        (report.members, report.because),
+        (2, VictimBecause::ClosedTheCircle)
+    );
+    let kept = graph.take_deadlocks();
+    assert_eq!(kept, [Arc::new(report)], "whoever holds the latch can take it");
+    assert_eq!(graph.take_deadlocks(), [], "once");
 }
 
 #[test]
@@ -96,6 +109,8 @@ fn a_circle_through_the_line_is_found_although_no_holder_is_in_it() {
         [1, 3, 2],
         "1 waits for 3, 3 for its turn after 2, 2 for 1"
     );
+    let in_line: Vec<bool> = report.circle.iter().map(|member| member.in_line).collect();
+    assert_eq!(in_line, [false, true, false], "2 holds nothing that 3 wants");
 }
 
 #[test]
@@ -128,7 +143,7 @@ fn a_waiter_that_waits_again_for_somebody_else_is_walked_again() {
 
 #[test]
 fn the_host_may_prefer_another_victim_which_is_woken_and_leaves() {
-    let youngest = |circle: &[pbxt_txn::CircleMember]| {
+    let youngest = |circle: &[CircleMember]| {
         let ids = circle.iter().map(|member| member.txn);
         ids.enumerate().max_by_key(|(_, id)| *id).map_or(0, |(at, _)| at)
     };
@@ -140,7 +155,12 @@ fn the_host_may_prefer_another_victim_which_is_woken_and_leaves() {
     };
     assert_eq!(wakes, [struck]);
     assert_eq!(graph.state(struck), WaitState::Victim);
-    assert_eq!(graph.latest_deadlock().expect("it is remembered").victim, txn(9));
+    let found = graph.take_deadlocks();
+    let told: Vec<_> = found
+        .iter()
+        .map(|report| (report.victim, report.because))
+        .collect();
+    assert_eq!(told, [(txn(9), VictimBecause::HostPreferred)]);
     assert_eq!(graph.leave(struck), Wakes(vec![]));
     assert_eq!(
         graph.released(txn(9)),
@@ -153,7 +173,7 @@ fn the_host_may_prefer_another_victim_which_is_woken_and_leaves() {
 
 #[test]
 fn one_request_may_close_several_circles_and_each_gets_a_victim() {
-    let not_the_requester = |circle: &[pbxt_txn::CircleMember]| circle.len() - 1;
+    let not_the_requester = |circle: &[CircleMember]| circle.len() - 1;
     let mut graph = WaitGraph::new().with_preference(Box::new(not_the_requester));
     let one = wait(&mut graph, 2, row(1), Exclusive, &[1]);
     let two = wait(&mut graph, 3, row(4), Exclusive, &[1]);
@@ -177,4 +197,31 @@ fn a_preference_out_of_range_means_the_requester() {
         deadlock(ask(&mut graph, 2, row(1), Exclusive, &[1])).victim,
         txn(2)
     );
+}
+
+#[test]
+fn a_long_circle_wakes_its_victim_alone_and_its_report_is_short() {
+    const MEMBERS: u64 = 1000;
+    for (wanted, shown) in [(0, CIRCLE_SHOWN_MAX), (700, CIRCLE_SHOWN_MAX + 1)] {
+        let mut graph = WaitGraph::new().with_preference(Box::new(move |_| wanted));
+        let tokens: Vec<WaitToken> = (1..MEMBERS)
+            .map(|id| wait(&mut graph, id, row(id + 1), Exclusive, &[id + 1]))
+            .collect();
+        let woken = match ask(&mut graph, MEMBERS, row(1), Exclusive, &[1]) {
+            Enqueued::Deadlock(_, Wakes(woken)) | Enqueued::Waiting(_, Wakes(woken)) => woken,
+            Enqueued::Free => panic!("the circle is closed"),
+        };
+        let found = graph.take_deadlocks();
+        let [report] = found.as_slice() else {
+            panic!("one circle was closed: {found:?}");
+        };
+        assert_eq!((report.circle.len(), report.members), (shown, 1000));
+        assert_eq!(report.circle[0].txn, txn(MEMBERS));
+        let victim = report.circle.iter().find(|member| member.txn == report.victim);
+        assert!(victim.is_some(), "{report:?}");
+        assert_eq!(victim.unwrap().txn == txn(MEMBERS), wanted == 0);
+        // The walk goes from 1000 to 1, 2, 3 and so on: the member at 700 is transaction 700.
+        let expected = if wanted == 0 { vec![] } else { vec![tokens[699]] };
+        assert_eq!(woken, expected, "nobody but the victim is woken by the finding");
+    }
 }

@@ -1,4 +1,4 @@
-//! T3, T4, T7, T13, T16 in every interleaving: `RUSTFLAGS="--cfg loom" cargo test -p pbxt-txn --test loom
+//! T3, T4, T7, T13, T16, T30 in every interleaving: `RUSTFLAGS="--cfg loom" cargo test -p pbxt-txn --test loom
 //! --release`.
 #![cfg(loom)]
 
@@ -10,8 +10,8 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use pbxt_base::ids::{CommitTs, RowId, TableId, TxnId};
 use pbxt_txn::{
-    Enqueued, LockMode, Resource, RowAccess, RowLockList, RowLocks, StillLocked, TxnStatus, TxnTable,
-    WaitGraph, WaitRequest, WaitState, Wakes,
+    Enqueued, LockMode, Resource, RowAccess, RowChange, RowLockList, RowLocks, Serializer, StillLocked,
+    TxnStatus, TxnTable, WaitGraph, WaitRequest, WaitState, Wakes,
 };
 
 fn commit(table: &TxnTable, id: TxnId) -> CommitTs {
@@ -236,5 +236,42 @@ fn of_a_locker_and_a_writer_that_race_one_judges_again() {
             word.load(Ordering::Acquire) == LOCKED,
             "T16: a lock has its bit"
         );
+    });
+}
+
+#[test]
+fn of_a_reader_and_a_writer_who_meet_one_sees_the_other() {
+    // T30: the word stands for the row's head; only the latch of the footprint's shard orders it.
+    loom::model(|| {
+        let table = TxnTable::new();
+        let serial = Arc::new(Serializer::with_ended_max(8));
+        let word = Arc::new(AtomicU64::new(0));
+        let (relation, row, other) = (TableId::new(1), RowId::new(1), RowId::new(2));
+        let (_first, reader) = serial.begin(&table, false);
+        let (_second, writer) = serial.begin(&table, false);
+        let (mut reader, mut writer) = (reader.expect("it may write"), writer.expect("it may write"));
+        // The writer stands before the reader already.
+        serial.note_row(&mut writer, relation, other);
+        assert!(
+            serial
+                .changed_row(&mut reader, relation, other, RowChange::Update)
+                .is_ok()
+        );
+        let writing = {
+            let (serial, word) = (Arc::clone(&serial), Arc::clone(&word));
+            thread::spawn(move || {
+                word.store(1, Ordering::Relaxed);
+                let met = serial.changed_row(&mut writer, relation, row, RowChange::Update);
+                assert!(met.is_ok(), "nobody has committed");
+                writer
+            })
+        };
+        serial.note_row(&mut reader, relation, row);
+        let saw = word.load(Ordering::Relaxed) == 1;
+        let writer = writing.join().expect("the writer does not fail");
+        serial
+            .commit_unchanged(&mut reader)
+            .expect("the first may commit");
+        assert!(saw || writer.is_victim(), "T30: neither saw the other");
     });
 }

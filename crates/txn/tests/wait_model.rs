@@ -141,7 +141,7 @@ impl Model {
             Enqueued::Deadlock(report, wakes) => {
                 assert!(
                     self.would_close_a_circle(txn, resource, mode, &blockers),
-                    "T14: {report}"
+                    "T14: {report:?}"
                 );
                 self.wake(wakes);
                 self.deadlocks += 1;

@@ -96,6 +96,50 @@ fn a_newcomer_stands_in_line() {
 }
 
 #[test]
+fn who_wants_what_nobody_waits_for_stands_behind_nobody() {
+    let mut graph = WaitGraph::new();
+    let neighbours = (6..9_000).map(|id| Resource::Row(TableId::new(1), RowId::new(id)));
+    wait(&mut graph, 2, ROW, Shared, &[1]);
+    assert!(graph.stands_against(ROW, Exclusive), "T15");
+    assert!(!graph.stands_against(ROW, Shared), "T15: modes that go together");
+    let counts = graph.counts();
+    let suspected: Vec<Resource> = neighbours.filter(|row| counts.may_have_waiters(*row)).collect();
+    assert!(!suspected.is_empty(), "a counter serves many rows");
+    assert!(
+        suspected.iter().all(|row| !graph.stands_against(*row, Exclusive)),
+        "T15: the graph knows"
+    );
+}
+
+#[test]
+fn a_hand_over_in_a_long_line_tells_the_next_one_and_the_others_wait_through_it() {
+    let mut graph = WaitGraph::new();
+    let tokens = [2, 3, 4].map(|id| wait(&mut graph, id, ROW, Exclusive, &[1]));
+    assert_eq!(graph.released(txn(1)), Wakes(vec![tokens[0]]));
+    assert_eq!(graph.take(tokens[0]), Wakes(vec![]));
+    assert_eq!(
+        (graph.waits_for(txn(3)), graph.waits_for(txn(4))),
+        (vec![txn(2)], vec![txn(3)])
+    );
+    assert_eq!(
+        graph.leave(tokens[1]),
+        Wakes(vec![tokens[2]]),
+        "T13: nobody told the last one who holds the row: it judges again"
+    );
+    assert!(matches!(
+        graph.requeue(tokens[2], &[txn(2)]),
+        Enqueued::Waiting(..)
+    ));
+    assert_eq!(graph.waits_for(txn(4)), [txn(2)]);
+    let other = Resource::Table(TableId::new(8));
+    let closed = ask(&mut graph, 2, other, Exclusive, &[4]);
+    assert!(
+        matches!(closed, Enqueued::Deadlock(..)),
+        "T14: 2 waits for 4, which waits for 2"
+    );
+}
+
+#[test]
 fn shared_waiters_get_the_turn_together_and_an_exclusive_one_parts_them() {
     let mut graph = WaitGraph::new();
     let shared = [2, 3].map(|id| wait(&mut graph, id, ROW, Shared, &[1]));

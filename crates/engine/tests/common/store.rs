@@ -81,6 +81,11 @@ impl Store {
         self.client = Client::new(&self.db, 1);
     }
 
+    /// What a power cut at this moment leaves behind, opened beside.
+    pub(crate) fn after_power_cut(&self, seed: u64) -> Arc<Database> {
+        Database::open(Arc::new(self.disk.crash(seed)), &options()).expect("the database opens")
+    }
+
     /// Homes all that can be, and lets the log begin where that allows it.
     pub(crate) fn compact(&self) {
         self.db.housekeeping_step();

@@ -1,0 +1,81 @@
+//! Planted faults: named places where a test can make the code do wrong.
+//!
+//! Why it exists: a net that never caught anything may have a hole. A test plants one fault, and the net has to catch it.
+//! Without feature `planted-faults` every place is the constant `false`.
+//! Rules: all names stand in `NAMES`; planting an unlisted one is a panic. A fault is planted for the thread that plants it.
+
+/// Every fault, with what it breaks.
+pub const NAMES: &[&str] = &[
+    // A snapshot sees the first commit after it (rule T4).
+    "snapshot.one_late",
+    // Consistent reads see versions of unfinished transactions (T9).
+    "read.unfinished",
+    // A row changed since the snapshot is no write conflict (T20).
+    "write.no_conflict",
+    // Anti-entries are passed over: a row stays under keys it had (T11).
+    "index.no_anti_entries",
+    // A row found through an index is not looked up there again once it is locked (T22).
+    "index.no_second_look",
+    // Writers pass over explicit row locks (T16).
+    "link.ignores_locks",
+    // Rows that a SERIALIZABLE transaction reads are not noted (T30).
+    "serializable.no_rows",
+    // Key ranges that it reads are not noted (T30).
+    "serializable.no_ranges",
+    // Tables that it scans are not noted (T30).
+    "serializable.no_tables",
+    // Nobody hears of versions that it passes over (T29).
+    "serializable.no_passing_over",
+    // T3 of a dangerous pair commits and ends nobody (T29).
+    "serializable.no_check_at_end",
+];
+
+/// True if a test planted the fault with this name.
+#[macro_export]
+macro_rules! planted {
+    ($name:literal) => {
+        $crate::planted::is_planted($name)
+    };
+}
+
+#[cfg(feature = "planted-faults")]
+mod active {
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<&'static str>> = const { Cell::new(None) };
+    }
+
+    /// A fault; gone when dropped.
+    #[derive(Debug)]
+    pub struct Planted(());
+
+    impl Drop for Planted {
+        fn drop(&mut self) {
+            PLANTED.set(None);
+        }
+    }
+
+    /// Plants a fault for this thread, in place of one planted before.
+    pub fn plant(name: &'static str) -> Planted {
+        assert!(super::NAMES.contains(&name), "fault '{name}' is not listed");
+        PLANTED.set(Some(name));
+        Planted(())
+    }
+
+    /// Called by `planted!`.
+    #[inline]
+    pub fn is_planted(name: &'static str) -> bool {
+        PLANTED.get() == Some(name)
+    }
+}
+
+/// Called by `planted!`; a constant without feature `planted-faults`.
+#[cfg(not(feature = "planted-faults"))]
+#[inline(always)]
+pub const fn is_planted(_name: &'static str) -> bool {
+    false
+}
+
+#[cfg(feature = "planted-faults")]
+pub use active::{Planted, is_planted, plant};

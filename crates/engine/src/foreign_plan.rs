@@ -1,0 +1,459 @@
+//! Foreign plan: the constraints of a table compiled for one cursor, and of every table that its changes may reach.
+//!
+//! Why it exists: a row looks nothing up but keys. Which index of which table, and how a record of the one becomes a key of the other, is
+//! worked out once, as far as changes really come: a chain of a thousand tables is opened table by table as actions go along it.
+//! State: node 0 is the cursor's own table; others are opened by what the catalog knows of their records. A plan is thrown away when
+//! any binding has changed since (rule FK23).
+//! Rules: FK12, FK17, FK20, FK22, FK29.
+//! Latches and I/O: table locks of parents; probes read indexes.
+
+use crate::cursor::Cursor;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::foreign_key::ForeignKey;
+use crate::host::{HostCursor, HostTable, stored_contexts};
+use crate::references::{Link, Missing, Outgoing};
+use crate::session::Session;
+use crate::table::Table;
+use crate::write::OldRow;
+use pbxt_base::checksum::xxh3;
+use pbxt_base::{TableId, TxnId};
+use pbxt_rows::{HostLayout, HostRecord, KeyMaker, KeySpec, Projection};
+use pbxt_txn::LockMode;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Keys of parents that a statement remembers, for each constraint.
+const KNOWN_KEYS: usize = 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub nodes: Vec<Node>,
+    by_table: HashMap<TableId, usize>,
+    bindings: u64,
+}
+
+/// One table.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub host: Arc<HostTable>,
+    pub outgoing: Vec<ParentProbe>,
+    pub incoming: Vec<ChildLink>,
+    /// The columns that others refer to.
+    referenced: Projection,
+    /// A record of which no more than these is filled: it holds no pointers.
+    pub referred: Vec<u8>,
+    pub replaced: OldRow,
+    /// Changes rows for actions.
+    pub writer: Option<Box<Writer>>,
+}
+
+/// Buffers of a table whose rows actions change.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub cursor: HostCursor,
+    pub old: Vec<u8>,
+    pub new: Vec<u8>,
+    /// The host computes columns of it that are not stored.
+    pub is_computed: bool,
+}
+
+/// A constraint of the table.
+#[derive(Debug)]
+pub(crate) struct ParentProbe {
+    key: ForeignKey,
+    columns: Vec<usize>,
+    bound: std::result::Result<Box<Parent>, Missing>,
+    prefix: Vec<u8>,
+    known: KnownKeys,
+}
+
+#[derive(Debug)]
+struct Parent {
+    table: Arc<Table>,
+    index: usize,
+    /// The parent's key from a record of the child.
+    maker: KeyMaker,
+    /// Of a table that refers to itself: a record's own key.
+    own: Option<KeyMaker>,
+    probe: Cursor,
+    /// The transaction that has locked the table (rule FK29).
+    entered: TxnId,
+}
+
+/// A constraint that leads to the table.
+#[derive(Debug)]
+pub(crate) struct ChildLink {
+    pub link: Arc<Link>,
+    pub child: Arc<Table>,
+    /// The child's key from a record of the parent.
+    pub maker: KeyMaker,
+    /// Asks whether there are children.
+    pub probe: Cursor,
+    /// Goes from child to child; away while it does.
+    pub walk: Option<Cursor>,
+}
+
+/// Keys whose parents are locked (rule FK20).
+#[derive(Debug, Default)]
+struct KnownKeys {
+    /// What was true when they were found.
+    since: (TxnId, u64),
+    slots: Vec<Box<[u8]>>,
+}
+
+impl KnownKeys {
+    fn slot(key: &[u8]) -> usize {
+        (xxh3(key) % KNOWN_KEYS as u64) as usize
+    }
+
+    fn has(&mut self, session: &Session, key: &[u8]) -> bool {
+        let now = (session.txn(), session.referenced_changes);
+        if self.since != now {
+            self.since = now;
+            self.slots.clear();
+        }
+        self.slots
+            .get(Self::slot(key))
+            .is_some_and(|known| **known == *key)
+    }
+
+    fn add(&mut self, key: &[u8]) {
+        self.slots.resize(KNOWN_KEYS, Box::default());
+        if let Some(slot) = self.slots.get_mut(Self::slot(key)) {
+            *slot = Box::from(key);
+        }
+    }
+}
+
+/// The layout in which the catalog knows the records of a table.
+fn layout_of(table: &Table) -> Result<HostLayout> {
+    let def = table.def();
+    let record = def.host_record.as_ref().ok_or_else(|| {
+        Error::Invalid(format!(
+            "FK3: table '{}' is bound by a foreign key, but nothing is known of its records",
+            def.name
+        ))
+    })?;
+    record.layout(&def.schema)
+}
+
+/// What makes prefixes of the keys of `table`'s index from columns of records of the layout `from`.
+fn key_maker(
+    db: &Database,
+    table: &Table,
+    spec: &KeySpec,
+    from: &HostLayout,
+    columns: &[usize],
+) -> Result<KeyMaker> {
+    let contexts = stored_contexts(&*db.host, &table.def(), spec)?;
+    Ok(KeyMaker::across(
+        spec,
+        &layout_of(table)?,
+        from,
+        columns,
+        &contexts,
+    )?)
+}
+
+impl Plan {
+    /// The plan of a table; none if it neither has constraints nor is referred to.
+    pub(crate) fn of(host: &Arc<HostTable>, bindings: u64) -> Result<Option<Box<Self>>> {
+        if host.table().references().is_empty() {
+            return Ok(None);
+        }
+        let mut plan = Self {
+            nodes: Vec::new(),
+            by_table: HashMap::new(),
+            bindings,
+        };
+        plan.add(Arc::clone(host))?;
+        Ok(Some(Box::new(plan)))
+    }
+
+    /// The node of a table, which is opened if it is not there yet.
+    pub(crate) fn node_of(&mut self, db: &Arc<Database>, table: &Arc<Table>) -> Result<usize> {
+        match self.by_table.get(&table.id) {
+            Some(node) => Ok(*node),
+            None => self.add(Arc::new(HostTable::open_stored(db, table)?)),
+        }
+    }
+
+    fn add(&mut self, host: Arc<HostTable>) -> Result<usize> {
+        let id = host.table().id;
+        self.nodes.push(Node::new(host)?);
+        let number = self.nodes.len() - 1;
+        self.by_table.insert(id, number);
+        Ok(number)
+    }
+
+    /// Fails if bindings have changed since the plan was made: a statement that has got that far begins anew (rule FK23).
+    pub(crate) fn check_bindings(&self, db: &Database) -> Result<()> {
+        if db.bindings() == self.bindings {
+            return Ok(());
+        }
+        Err(bindings_changed(self.nodes[0].host.table()))
+    }
+}
+
+/// What the change of a row could not take into account.
+#[cold]
+pub(crate) fn bindings_changed(table: &Table) -> Error {
+    Error::DefinitionChanged {
+        table: table.name().to_string(),
+        why: "foreign keys came or went while a row was changed".into(),
+    }
+}
+
+impl Node {
+    fn new(host: Arc<HostTable>) -> Result<Self> {
+        let references = host.table().references();
+        let db = Arc::clone(host.database());
+        let outgoing = references.outgoing.iter();
+        let outgoing = outgoing
+            .map(|outgoing| ParentProbe::new(&db, &host, outgoing))
+            .collect::<Result<Vec<_>>>()?;
+        let mut incoming = Vec::with_capacity(references.incoming.len());
+        for link in &references.incoming {
+            incoming.extend(ChildLink::new(&db, &host, link)?);
+        }
+        let columns = incoming
+            .iter()
+            .flat_map(|link: &ChildLink| link.link.parent_columns.iter());
+        let columns = columns.copied().collect();
+        Ok(Self {
+            referred: vec![0; host.layout().record_length()],
+            referenced: host.projection(columns),
+            replaced: OldRow::default(),
+            writer: None,
+            host,
+            outgoing,
+            incoming,
+        })
+    }
+
+    /// Takes the lock that keeps parents from being dropped or exchanged (rule FK29).
+    pub(crate) fn enter_parents(&mut self, session: &mut Session) -> Result<()> {
+        if self.outgoing.is_empty() {
+            return Ok(());
+        }
+        session.enter_table(self.host.table())?;
+        for parent in self
+            .outgoing
+            .iter_mut()
+            .filter_map(|probe| probe.bound.as_mut().ok())
+        {
+            if parent.entered != session.txn() {
+                session.lock_table(&parent.table, LockMode::Intent)?;
+                parent.entered = session.txn();
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks up and locks the parents of a row that is about to be (rule FK12): of values that differ from those of `old`, and by the
+    /// constraint that acts in any case, for what it gives may be the very value whose parent goes (rule FK17).
+    pub(crate) fn check(
+        &mut self,
+        session: &mut Session,
+        old: Option<HostRecord<'_>>,
+        new: HostRecord<'_>,
+        acting: Option<&ForeignKey>,
+    ) -> Result<()> {
+        let host = &self.host;
+        self.outgoing.iter_mut().try_for_each(|probe| {
+            let acts = acting.is_some_and(|key| key.name == probe.key.name);
+            probe.check(session, host, old.filter(|_| !acts), new)
+        })
+    }
+
+    /// Fills `referred` with the columns that others refer to, from the version that was replaced.
+    pub(crate) fn read_replaced(&mut self) -> Result<()> {
+        self.host
+            .decode_numbers(&self.replaced.payload, &self.referenced, &mut self.referred)
+    }
+
+    /// What changes rows of the table for actions.
+    pub(crate) fn writer(&mut self) -> &mut Writer {
+        let host = &self.host;
+        self.writer.get_or_insert_with(|| {
+            let record = vec![0; host.layout().record_length()];
+            Box::new(Writer {
+                cursor: HostCursor::new(host),
+                old: record.clone(),
+                new: record,
+                is_computed: host.layout().columns().iter().any(|column| !column.stored),
+            })
+        })
+    }
+}
+
+impl ParentProbe {
+    fn new(db: &Arc<Database>, host: &Arc<HostTable>, outgoing: &Outgoing) -> Result<Self> {
+        let key = outgoing.key().clone();
+        let columns: Vec<usize> = key
+            .columns
+            .iter()
+            .map(|column| usize::from(column.child))
+            .collect();
+        let bound = match outgoing {
+            Outgoing::Unbound(_, missing) => Err(*missing),
+            Outgoing::Bound(link) => match link.parent.upgrade() {
+                Some(parent) => Ok(Box::new(Parent::new(db, host, link, parent, &columns)?)),
+                None => Err(Missing::Table),
+            },
+        };
+        Ok(Self {
+            key,
+            columns,
+            bound,
+            prefix: Vec::new(),
+            known: KnownKeys::default(),
+        })
+    }
+
+    fn check(
+        &mut self,
+        session: &mut Session,
+        host: &HostTable,
+        old: Option<HostRecord<'_>>,
+        new: HostRecord<'_>,
+    ) -> Result<()> {
+        if let Some(old) = old
+            && !self.differ(host, old, new)?
+        {
+            return Ok(());
+        }
+        for &column in &self.columns {
+            if host.layout().value(column, new)?.is_none() {
+                return Ok(());
+            }
+        }
+        let parent = match &mut self.bound {
+            Ok(parent) => parent,
+            Err(missing) => {
+                let why = missing.why();
+                return Err(self.refused(host, why));
+            }
+        };
+        let weigher = &*host.database().host;
+        self.prefix.clear();
+        let made = parent.maker.key_from_record(new, weigher, &mut self.prefix);
+        if fits(made)? {
+            if parent.is_own(new, weigher, &self.prefix)? || self.known.has(session, &self.prefix) {
+                return Ok(());
+            }
+            if session.lock_parent(&mut parent.probe, parent.index, &self.prefix)? {
+                self.known.add(&self.prefix);
+                return Ok(());
+            }
+        }
+        Err(self.refused(host, "no row there has these values"))
+    }
+
+    /// True if the constraint's columns have other values.
+    fn differ(&mut self, host: &HostTable, old: HostRecord<'_>, new: HostRecord<'_>) -> Result<bool> {
+        if let Ok(parent) = &self.bound {
+            let weigher = &*host.database().host;
+            return Ok(parent.maker.changed(old, new, weigher, &mut self.prefix)?);
+        }
+        for &column in &self.columns {
+            if host.layout().value(column, old)? != host.layout().value(column, new)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Rule FK22.
+    #[cold]
+    fn refused(&self, host: &HostTable, why: &'static str) -> Error {
+        Error::NoReferencedRow {
+            constraint: self.key.name.clone(),
+            child: host.table().name().to_string(),
+            parent: self.key.parent.clone(),
+            why,
+        }
+    }
+}
+
+impl Parent {
+    fn new(
+        db: &Arc<Database>,
+        host: &Arc<HostTable>,
+        link: &Link,
+        table: Arc<Table>,
+        columns: &[usize],
+    ) -> Result<Self> {
+        let spec = &table.indexes[link.parent_index].def.spec;
+        let maker = |columns: &[usize]| key_maker(db, &table, spec, host.layout(), columns);
+        let own = if link.is_to_itself() {
+            Some(maker(&link.parent_columns)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            maker: maker(columns)?,
+            own,
+            index: link.parent_index,
+            probe: Cursor::new(&table),
+            entered: TxnId::new(0),
+            table,
+        })
+    }
+
+    /// True if the row is its own parent.
+    fn is_own(&self, row: HostRecord<'_>, weigher: &dyn pbxt_rows::Weigher, prefix: &[u8]) -> Result<bool> {
+        let Some(own) = &self.own else { return Ok(false) };
+        let mut key = Vec::new();
+        Ok(!own.has_null(row)? && fits(own.key_from_record(row, weigher, &mut key))? && key == prefix)
+    }
+}
+
+impl ChildLink {
+    fn new(db: &Arc<Database>, host: &Arc<HostTable>, link: &Arc<Link>) -> Result<Option<Self>> {
+        // A table that is being dropped has no children that count any more.
+        let Some(child) = link.child.upgrade() else {
+            return Ok(None);
+        };
+        let spec = &child.indexes[link.child_index].def.spec;
+        Ok(Some(Self {
+            maker: key_maker(db, &child, spec, host.layout(), &link.parent_columns)?,
+            link: Arc::clone(link),
+            probe: Cursor::new(&child),
+            walk: Some(Cursor::new(&child)),
+            child,
+        }))
+    }
+
+    /// True if a change between these records takes away what children may refer to.
+    pub(crate) fn is_touched(
+        &self,
+        old: HostRecord<'_>,
+        new: HostRecord<'_>,
+        weigher: &dyn pbxt_rows::Weigher,
+        scratch: &mut Vec<u8>,
+    ) -> Result<bool> {
+        Ok(self.maker.changed(old, new, weigher, scratch)?)
+    }
+
+    /// Rule FK22.
+    #[cold]
+    pub(crate) fn refused(&self, parent: &Table) -> Error {
+        Error::RowIsReferenced {
+            constraint: self.link.key.name.clone(),
+            child: self.child.name().to_string(),
+            parent: parent.name().to_string(),
+        }
+    }
+}
+
+/// Whether the values fit the columns of the other table: those that do not are none of its values.
+pub(crate) fn fits(made: pbxt_rows::Result<()>) -> Result<bool> {
+    match made {
+        Ok(()) => Ok(true),
+        Err(pbxt_rows::Error::BadValue { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

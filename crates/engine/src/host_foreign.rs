@@ -1,0 +1,252 @@
+//! Host foreign: changes by record buffers that keep the constraints.
+//!
+//! Why it exists: constraints are checked where both the record and the row are at hand; a table without any pays one branch.
+//! Rules: FK12 parents are locked before the row is written. FK13 a row that others may refer to is written first, then its children are looked
+//! up; if they forbid it, it is taken back alone. FK18 with checks off nothing is done. FK23 a change of bindings between the
+//! look at them and the row's write makes the statement fail.
+//! Latches and I/O: those of any change of a row.
+
+use super::{Fill, HostCursor, HostTable};
+use crate::error::{Error, Result};
+use crate::foreign_action::{Actions, record_without_pointers};
+use crate::foreign_plan::{Plan, Writer, bindings_changed};
+use crate::session::Session;
+use crate::version::Show;
+use crate::view::{Resolved, View};
+use crate::write::{OldRow, Terms};
+use pbxt_base::RowId;
+use pbxt_rows::{ColumnSet, HostRecord, Projection};
+use pbxt_txn::Viewer;
+use std::sync::Arc;
+
+/// What a cursor knows of constraints.
+#[derive(Debug, Default)]
+pub(super) struct Foreign {
+    /// The statement keeps them.
+    pub checks: bool,
+    /// Changes of bindings when the plan was made.
+    bindings: Option<u64>,
+    plan: Option<Box<Plan>>,
+}
+
+impl HostTable {
+    pub(crate) fn projection(&self, columns: ColumnSet) -> Projection {
+        self.codec.projection(columns)
+    }
+
+    /// Fills columns of a record that hold no pointers.
+    pub(crate) fn decode_numbers(
+        &self,
+        payload: &[u8],
+        projection: &Projection,
+        record: &mut [u8],
+    ) -> Result<()> {
+        let mut values = crate::stored_values::StoredValues::new(self.db.blobs());
+        self.codec.decode(payload, projection, record, &mut values)?;
+        Ok(())
+    }
+}
+
+impl HostCursor {
+    /// Makes the plan anew if bindings have changed.
+    fn rebind(&mut self) -> Result<()> {
+        let bindings = self.host.db.bindings();
+        if self.foreign.bindings != Some(bindings) {
+            self.foreign.plan = Plan::of(&self.host, bindings)?;
+            self.foreign.bindings = Some(bindings);
+        }
+        Ok(())
+    }
+
+    /// Locks the parents of a row that is about to be written (rule FK12).
+    #[inline]
+    pub(super) fn check_references(
+        &mut self,
+        session: &mut Session,
+        old: Option<HostRecord<'_>>,
+        new: HostRecord<'_>,
+    ) -> Result<()> {
+        self.rebind()?;
+        match &self.foreign.plan {
+            Some(plan) if !plan.nodes[0].outgoing.is_empty() => self.check_parents(session, old, new),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_parents(
+        &mut self,
+        session: &mut Session,
+        old: Option<HostRecord<'_>>,
+        new: HostRecord<'_>,
+    ) -> Result<()> {
+        loop {
+            let Some(plan) = &mut self.foreign.plan else {
+                return Ok(());
+            };
+            let entered = plan.nodes[0].enter_parents(session);
+            if plan.check_bindings(&self.host.db).is_ok() {
+                entered?;
+                return plan.nodes[0].check(session, old, new, None);
+            }
+            // A parent came, went or was exchanged before its lock was there.
+            if let Err(error @ (Error::Deadlock { .. } | Error::Killed | Error::LockTimeout { .. })) = entered
+            {
+                return Err(error);
+            }
+            self.rebind()?;
+        }
+    }
+
+    /// True if the table refers to itself and constraints are kept (rule FK20).
+    pub(super) fn refers_to_itself(&mut self) -> Result<bool> {
+        if !self.foreign.checks {
+            return Ok(false);
+        }
+        self.rebind()?;
+        let table = self.host.table();
+        let is_own = |link: &crate::foreign_plan::ChildLink| Arc::ptr_eq(&link.child, table);
+        Ok(self
+            .foreign
+            .plan
+            .as_ref()
+            .is_some_and(|plan| plan.nodes[0].incoming.iter().any(is_own)))
+    }
+
+    /// `update` that keeps the constraints.
+    pub(super) fn update_checked(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        old: HostRecord<'_>,
+        new: HostRecord<'_>,
+    ) -> Result<bool> {
+        self.check_references(session, Some(old), new)?;
+        if !self.is_touched(old, new)? {
+            let written = self.replace(session, row, old, new)?;
+            return self.check_bindings().map(|()| written);
+        }
+        session.begin_row()?;
+        let written = self.replace(session, row, old, new);
+        let done = written.and_then(|written| {
+            self.check_bindings()?;
+            if written {
+                self.act(session, old, Some(new))?;
+            }
+            Ok(written)
+        });
+        session.end_row(done)
+    }
+
+    /// True if values change that others may refer to.
+    fn is_touched(&mut self, old: HostRecord<'_>, new: HostRecord<'_>) -> Result<bool> {
+        let Some(plan) = &self.foreign.plan else {
+            return Ok(false);
+        };
+        let weigher = &*self.host.db.host;
+        for link in &plan.nodes[0].incoming {
+            if link.is_touched(old, new, weigher, &mut self.scratch)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// `delete` that keeps the constraints.
+    pub(super) fn delete_checked(&mut self, session: &mut Session, row: RowId) -> Result<()> {
+        self.rebind()?;
+        let plan = self.foreign.plan.as_mut();
+        let Some(node) = plan
+            .map(|plan| &mut plan.nodes[0])
+            .filter(|node| !node.incoming.is_empty())
+        else {
+            session.delete(&self.host.table, row)?;
+            return self.check_bindings();
+        };
+        session.begin_row()?;
+        let mut replaced: OldRow = std::mem::take(&mut node.replaced);
+        let mut terms = Terms {
+            old: Some(&mut replaced),
+            under: None,
+        };
+        let deleted = session.delete_on(&self.host.table, row, &mut terms);
+        let done = deleted.and_then(|()| self.act_on_deleted(session, replaced));
+        session.end_row(done)
+    }
+
+    fn act_on_deleted(&mut self, session: &mut Session, replaced: OldRow) -> Result<()> {
+        self.check_bindings()?;
+        let Some(plan) = &mut self.foreign.plan else {
+            return Ok(());
+        };
+        let node = &mut plan.nodes[0];
+        node.replaced = replaced;
+        node.read_replaced()?;
+        let referred = node.referred.clone();
+        self.act(session, record_without_pointers(&referred), None)
+    }
+
+    fn act(&mut self, session: &mut Session, old: HostRecord<'_>, new: Option<HostRecord<'_>>) -> Result<()> {
+        match &mut self.foreign.plan {
+            Some(plan) => Actions::new(session, plan).run(old, new),
+            None => Ok(()),
+        }
+    }
+
+    /// Rule FK23, after the row is written.
+    fn check_bindings(&self) -> Result<()> {
+        if self.foreign.bindings == Some(self.host.db.bindings()) {
+            return Ok(());
+        }
+        Err(bindings_changed(&self.host.table))
+    }
+
+    /// Fills `record` with the newest version of a row that this transaction has locked. False if there is none.
+    fn read_newest(&mut self, session: &Session, row: RowId, record: &mut [u8]) -> Result<bool> {
+        let db = Arc::clone(&session.db);
+        let host = Arc::clone(&self.host);
+        let guard = crossbeam_epoch::pin();
+        let word = host.table.map.load(row);
+        let mut view = View::new(Viewer::current(session.txn()));
+        match view.resolve(&db, &host.table, row, word, &guard)? {
+            Resolved::Row(found) => {
+                let mut fill = Fill {
+                    host: &host,
+                    projection: host.codec.all_columns(),
+                    values: &mut self.values,
+                    has_blobs: self.has_blobs,
+                    record,
+                    covering: None,
+                    scratch: &mut self.scratch,
+                };
+                fill.row(&found.version(row))?;
+                Ok(true)
+            }
+            Resolved::Absent | Resolved::Conflict | Resolved::Wait(..) => Ok(false),
+        }
+    }
+}
+
+impl Writer {
+    /// Reads the newest version of a locked row into both records. False if there is none.
+    pub(crate) fn read(&mut self, session: &Session, row: RowId) -> Result<bool> {
+        let found = self.cursor.read_newest(session, row, &mut self.old)?;
+        self.new.clone_from(&self.old);
+        Ok(found)
+    }
+
+    /// Old and new record.
+    pub(crate) fn records(&self) -> (HostRecord<'_>, HostRecord<'_>) {
+        // SAFETY: both were filled by the codec of this table, `new` as a copy of `old`; what their pointers name is kept by
+        // the cursor's values until it reads another row, which takes `self` exclusively. Columns are changed by
+        // `HostLayout::set_value`, which refuses pointers, or by the host, which answers for those it puts there.
+        unsafe { (HostRecord::new(&self.old), HostRecord::new(&self.new)) }
+    }
+
+    /// Puts the new record in the place of the old one.
+    pub(crate) fn write(&mut self, session: &mut Session, row: RowId) -> Result<bool> {
+        let Self { cursor, old, new, .. } = self;
+        // SAFETY: as in `records`; writing reads no row.
+        let (old, new) = unsafe { (HostRecord::new(old), HostRecord::new(new)) };
+        cursor.replace(session, row, old, new)
+    }
+}

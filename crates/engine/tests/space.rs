@@ -1,0 +1,310 @@
+//! Space: what is on disk beyond what lives stays in proportion to it under load, goes when nothing happens, and then there is
+//! silence.
+
+#[path = "common/store.rs"]
+mod store;
+
+use pbxt::{Database, Options, Progress, Space};
+use pbxt_base::RowId;
+use pbxt_io::Disk;
+use pbxt_segment::{PieceFile, SegmentClass};
+use pbxt_sim::client::Client;
+use pbxt_sim::table::PlayTable;
+use pbxt_sim::world::geometry;
+use pbxt_testkit::SimDisk;
+use std::sync::Arc;
+use store::Store;
+
+fn space(store: &Store) -> Space {
+    store.db.space().expect("a size of every file")
+}
+
+/// Background work until there is none.
+fn work(store: &Store, is_idle: bool) -> u32 {
+    let mut steps = 0;
+    loop {
+        store.db.housekeeping_step();
+        let worked = store.db.upkeep_step(is_idle).expect("a step") == Progress::Worked;
+        let made = !worked && store.db.maintenance_step(is_idle).expect("a checkpoint");
+        if !made && !worked {
+            return steps;
+        }
+        steps += 1;
+    }
+}
+
+/// Only what shapes are made of: homing and merges, without a checkpoint.
+fn merge_rows(store: &Store) -> u64 {
+    let before = store.db.upkeep_counters().merge_bytes_written.get();
+    while store.db.row_merge_step().expect("merged") == Progress::Worked {}
+    store.db.upkeep_counters().merge_bytes_written.get() - before
+}
+
+/// Changes every `of`-th row and brings the new versions into a newer run.
+fn change(store: &mut Store, rows: u64, of: u64, round: u32) {
+    for id in (1..=rows).filter(|id| id % of == u64::from(round) % of) {
+        let changed = store.client.update(&store.table, RowId::new(id), |row| {
+            let mut row = row.clone();
+            row.group = Some(round);
+            row
+        });
+        changed.expect("updated").expect("there");
+    }
+    store.client.session.commit().expect("committed");
+    store.fill();
+    store.compact();
+}
+
+/// A table whose oldest run has pieces of these numbers of rows.
+fn with_pieces(pieces: &[u32]) -> Store {
+    let mut store = Store::new();
+    let mut from = 0;
+    for rows in pieces {
+        store.insert(from..from + rows);
+        from += rows;
+        store.fill();
+        store.compact();
+        store.merge();
+    }
+    store
+}
+
+#[test]
+fn every_byte_on_disk_is_for_something() {
+    let mut store = with_pieces(&[200, 100]);
+    change(&mut store, 300, 10, 1);
+    store.db.checkpoint_step().expect("a checkpoint");
+    change(&mut store, 300, 2, 1);
+    merge_rows(&store);
+    let mut bytes = 0;
+    for name in store.disk.list().expect("listed") {
+        let is_lock = name == "pbxt.lock";
+        bytes += u64::from(!is_lock) * store.disk.size(&name).expect("a size");
+    }
+    let space = space(&store);
+    assert_eq!(space.total(), bytes, "{space:?}");
+    for part in [
+        space.log_rows,
+        space.log_ahead,
+        space.row_base,
+        space.row_unnamed,
+        space.image,
+        space.manifest,
+    ] {
+        assert!(part > 0, "{space:?}");
+    }
+}
+
+#[test]
+fn rows_leave_the_log_earlier_where_little_lives() {
+    let disk = SimDisk::new();
+    let options = Options {
+        geometry: geometry(),
+        cache_bytes: 64 << 20,
+        background: false,
+        ..Options::default()
+    };
+    let db = Database::open(Arc::new(disk.clone()), &options).expect("the database opens");
+    let table = PlayTable::create(&db, "t").expect("a new table");
+    let client = Client::new(&db, 1);
+    let mut store = Store {
+        db,
+        table,
+        client,
+        disk,
+    };
+    let segment = geometry().hot_segment_bytes;
+    assert_eq!(store.db.hot_bytes_limit(), 16 << 20, "a quarter of the cache");
+    assert_eq!(store.db.homing_limit(), 2 * segment, "S33: nothing lives");
+    store.insert(0..600);
+    store.db.flush().expect("flushed");
+    assert!(store.db.hot_bytes() > 2 * segment);
+    work(&store, false);
+    assert!(
+        store.db.hot_bytes() <= 2 * segment,
+        "S33: {}",
+        store.db.hot_bytes()
+    );
+    store.shows(0..600);
+}
+
+#[test]
+fn a_base_of_several_pieces_is_merged_when_a_fifth_of_it_is_superseded() {
+    let mut store = with_pieces(&[280, 140, 70, 30, 30]);
+    let rows = 550;
+    merge_rows(&store);
+    change(&mut store, rows, 10, 1);
+    assert_eq!(merge_rows(&store), 0, "a tenth is not enough");
+    change(&mut store, rows, 10, 2);
+    assert!(
+        merge_rows(&store) > 0,
+        "S34: a fifth is, though no piece has a quarter"
+    );
+    store.shows(0..rows as u32);
+}
+
+/// Bytes of sections in files of rows beyond those that live.
+fn dead_rows(store: &Store) -> u64 {
+    let files = store.db.store().list(SegmentClass::Cold).expect("listed");
+    let bytes = |id| -> u64 {
+        let file = PieceFile::open(store.db.store(), SegmentClass::Cold, id).expect("a file");
+        file.sections().iter().map(|section| section.stored_bytes).sum()
+    };
+    let now = space(store);
+    files.into_iter().map(bytes).sum::<u64>() - now.row_base - now.row_upper
+}
+
+/// Each file of a homing step has rows of two tables, of which those of one are soon superseded.
+#[test]
+fn superseded_pieces_do_not_hide_beside_living_ones() {
+    let mut store = with_pieces(&[300]);
+    for round in 0..24 {
+        change(&mut store, 300, 3, round);
+        work(&store, false);
+        store.db.checkpoint_step().expect("a checkpoint");
+        let (dead, now) = (dead_rows(&store), space(&store));
+        let living = now.row_base + now.row_upper;
+        assert!(
+            dead * 16 <= living,
+            "S39: {dead} dead bytes, {living} live, after round {round}"
+        );
+    }
+    store.shows(0..300);
+}
+
+#[test]
+fn merges_wait_for_the_checkpoint_that_gives_their_files_back() {
+    let mut store = with_pieces(&[300]);
+    let live = space(&store).row_base;
+    let most = geometry().hot_segment_bytes + 3 * live;
+    for round in 0..30 {
+        change(&mut store, 300, 2, round);
+        while store.db.upkeep_step(false).expect("a step") == Progress::Worked {}
+        let waiting = space(&store).row_unnamed;
+        assert!(
+            waiting <= most,
+            "S35: {waiting} bytes wait, {live} live, after round {round}"
+        );
+    }
+    assert!(store.db.checkpoint_due(), "D28");
+    assert!(store.db.maintenance_step(false).expect("a checkpoint"), "D28");
+    assert_eq!(space(&store).row_unnamed, 0, "D28: and all goes");
+    assert_eq!(
+        store.db.upkeep_step(false).expect("a step"),
+        Progress::Worked,
+        "S35: now they go on"
+    );
+    store.shows(0..300);
+}
+
+#[test]
+fn log_that_no_row_needs_brings_a_checkpoint_about() {
+    let mut store = Store::new();
+    store.insert(0..300);
+    store.fill();
+    store.db.housekeeping_step();
+    assert!(
+        !store.db.maintenance_step(false).expect("none"),
+        "nothing could be given back"
+    );
+    while store.db.compact_step().expect("compacted") == Progress::Worked {}
+    assert!(space(&store).log_unneeded >= geometry().hot_segment_bytes);
+    assert!(store.db.maintenance_step(false).expect("a checkpoint"), "D28");
+    assert_eq!(space(&store).log_unneeded, 0);
+    store.shows(0..300);
+}
+
+#[test]
+fn an_idle_database_comes_near_its_compacted_size_and_work_is_bounded() {
+    let mut store = with_pieces(&[240, 116, 56, 26, 24]);
+    let rows = 462;
+    work(&store, true);
+    let compacted = space(&store);
+    change(&mut store, rows, 6, 1);
+    work(&store, false);
+    let busy = space(&store);
+    assert!(
+        busy.row_upper * 10 > busy.row_base,
+        "a sixth stays under load: {busy:?}"
+    );
+    let before = store.db.upkeep_counters().merge_bytes_written.get();
+    assert!(
+        store.db.background_jobs().expect("a number") > 0,
+        "it will go on by itself"
+    );
+    work(&store, true);
+    let idle = space(&store);
+    assert!(idle.row_upper * 10 <= idle.row_base, "S37: {idle:?}");
+    let waiting = idle.row_unnamed + idle.index_unnamed + idle.log_unneeded;
+    assert!(waiting <= 2 * geometry().hot_segment_bytes, "D29: {idle:?}");
+    assert!(
+        idle.total() * 100 <= compacted.total() * 115,
+        "S37: {idle:?}, compacted {compacted:?}"
+    );
+    let written = store.db.upkeep_counters().merge_bytes_written.get() - before;
+    assert!(
+        written <= busy.row_base + busy.row_upper + busy.index_base + busy.index_upper,
+        "S37: a piece is rewritten once, {written} bytes"
+    );
+    store.shows(0..rows as u32);
+}
+
+#[test]
+fn entries_of_newer_runs_come_into_the_oldest_one_when_idle() {
+    let mut store = with_pieces(&[400]);
+    store.db.checkpoint_step().expect("a checkpoint");
+    work(&store, true);
+    change(&mut store, 400, 10, 1);
+    store.db.checkpoint_step().expect("a checkpoint");
+    while store.db.index_merge_step().expect("merged") == Progress::Worked {}
+    assert!(space(&store).index_upper > 0, "S17: a few stay under load");
+    work(&store, true);
+    let idle = space(&store);
+    assert!(idle.index_upper * 10 <= idle.index_base, "S38: {idle:?}");
+    store.shows(0..400);
+}
+
+#[test]
+fn an_idle_database_falls_silent() {
+    let mut store = with_pieces(&[200]);
+    for round in 0..3 {
+        change(&mut store, 200, 5, round);
+        store.insert(200 + round * 20..220 + round * 20);
+        store.fill();
+        assert!(work(&store, true) > 0);
+        let segments = store.disk.list().expect("listed");
+        let segments = segments.iter().filter(|name| name.starts_with("hot-")).count();
+        assert!(
+            segments <= 2,
+            "D29: one is written, one set aside, {segments} are there"
+        );
+        let made = store.db.maintenance_status().checkpoints;
+        let (tail, files) = (store.db.log().tail(), store.disk.list().expect("listed"));
+        let before = space(&store);
+        assert_eq!(store.db.background_jobs().expect("a number"), 0);
+        for _ in 0..100 {
+            assert_eq!(work(&store, true), 0, "D29: there is nothing to gain");
+        }
+        assert_eq!(store.db.maintenance_status().checkpoints, made, "D29");
+        assert_eq!(
+            (store.db.log().tail(), store.disk.list().expect("listed")),
+            (tail, files)
+        );
+        assert_eq!(space(&store), before, "not a byte was written");
+    }
+    store.shows(0..260);
+}
+
+#[test]
+fn an_idle_database_makes_a_checkpoint_that_is_not_due_under_load() {
+    let mut store = Store::new();
+    store.insert(0..200);
+    assert!(!store.db.maintenance_step(false).expect("none"), "nothing is due");
+    assert!(store.db.background_jobs().expect("a number") > 0, "it will be");
+    assert!(store.db.maintenance_step(true).expect("a checkpoint"), "D29");
+    assert!(
+        !store.db.maintenance_step(true).expect("none"),
+        "D29: nothing was written since"
+    );
+    store.shows(0..200);
+}

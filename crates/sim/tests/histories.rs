@@ -1,0 +1,124 @@
+//! Histories of concurrent transactions on every level, and the proof that faults of the engine would be noticed.
+
+use pbxt_sim::history::{Levels, play};
+
+#[test]
+fn no_level_shows_what_it_forbids() {
+    for levels in Levels::all() {
+        let played = play(1, 4, levels, |_| {}).unwrap_or_else(|wrong| panic!("{}", wrong.text));
+        let did_all = played.committed > played.txns / 3
+            && played.waits_in_place > 20
+            && played.waits > 20
+            && played.failed > 20
+            && played.homed > 20;
+        assert!(did_all, "the histories were too calm: {levels:?} {played:?}");
+    }
+}
+
+#[test]
+fn a_seed_plays_the_same_history_again() {
+    for levels in Levels::all() {
+        let two =
+            [(); 2].map(|()| play(77, 1, levels, |_| {}).unwrap_or_else(|wrong| panic!("{}", wrong.text)));
+        assert_eq!(format!("{:?}", two[0]), format!("{:?}", two[1]));
+    }
+}
+
+#[cfg(feature = "planted-faults")]
+mod planted {
+    use pbxt::{ConflictMode, Isolation};
+    use pbxt_sim::history::{Kind, Level, Levels, play_planted};
+
+    /// Histories in which a fault must show.
+    const HISTORIES: u64 = 20;
+
+    /// Plays until the fault shows; what it is taken for, first that which was noticed first.
+    #[track_caller]
+    fn caught(fault: &'static str, isolation: Isolation, conflict: ConflictMode) -> Vec<Kind> {
+        let level = Level { isolation, conflict };
+        let mut before = 0;
+        for seed in 1..=HISTORIES {
+            match play_planted(seed, Levels::One(level), fault) {
+                Ok(played) => before += played.txns,
+                Err(wrong) => {
+                    println!(
+                        "{fault} {level:?}: {:?} in transaction {}",
+                        wrong.kinds.first(),
+                        before + wrong.txns
+                    );
+                    return wrong.kinds;
+                }
+            }
+        }
+        panic!("{fault} was not noticed under {level:?} in {before} transactions");
+    }
+
+    #[test]
+    fn a_snapshot_that_is_one_commit_late_is_caught() {
+        for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+            let kinds = caught("snapshot.one_late", isolation, ConflictMode::Error);
+            assert_eq!(kinds.first(), Some(&Kind::FutureRead));
+        }
+    }
+
+    #[test]
+    fn a_read_of_unfinished_changes_is_caught() {
+        for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+            let kinds = caught("read.unfinished", isolation, ConflictMode::Error);
+            assert!(kinds.contains(&Kind::AbortedRead), "{kinds:?}");
+            assert!(kinds.contains(&Kind::FutureRead), "{kinds:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_updater_that_does_not_win_is_caught() {
+        let kinds = caught(
+            "write.no_conflict",
+            Isolation::RepeatableRead,
+            ConflictMode::Error,
+        );
+        assert_eq!(kinds.first(), Some(&Kind::LostUpdate));
+    }
+
+    #[test]
+    fn an_index_scan_that_passes_over_anti_entries_is_caught() {
+        for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+            let kinds = caught("index.no_anti_entries", isolation, ConflictMode::Error);
+            assert!(kinds.contains(&Kind::WrongAnswer), "{kinds:?}");
+        }
+    }
+
+    #[test]
+    fn a_locked_row_that_is_not_looked_up_again_is_caught() {
+        let kinds = caught(
+            "index.no_second_look",
+            Isolation::ReadCommitted,
+            ConflictMode::Error,
+        );
+        assert_eq!(kinds.first(), Some(&Kind::WrongAnswer));
+    }
+
+    #[test]
+    fn a_writer_that_passes_over_row_locks_is_caught() {
+        let kinds = caught(
+            "link.ignores_locks",
+            Isolation::RepeatableRead,
+            ConflictMode::Error,
+        );
+        assert_eq!(kinds.first(), Some(&Kind::LockIgnored));
+    }
+
+    #[test]
+    fn a_serializable_read_of_which_nobody_hears_is_caught() {
+        for fault in [
+            "serializable.no_rows",
+            "serializable.no_ranges",
+            "serializable.no_tables",
+            "serializable.no_passing_over",
+            "serializable.no_check_at_end",
+        ] {
+            let kinds = caught(fault, Isolation::Serializable, ConflictMode::Error);
+            assert!(kinds.contains(&Kind::NotSerializable), "{fault}: {kinds:?}");
+        }
+    }
+}

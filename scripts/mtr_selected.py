@@ -1,0 +1,125 @@
+"""One run of a selection of the server's own tests (mtr_selections.py) with one engine or several, and what its failures mean.
+
+A failed test of PBXT is, in this order:
+- excused, if a line of tests/mtr/deliberate.def names it and the report has the text that the line gives: a difference on purpose;
+- skipped, if the untouched test fails with InnoDB too, on this installation, in this run: then its recorded result is what is wrong;
+- failed.
+"""
+
+from collections import defaultdict
+from fnmatch import fnmatch
+
+from common import ROOT, Problem
+from mtr_root import MtrRoot
+from mtr_run import DriverStopped, run_mtr
+from mtr_selections import SELECTIONS, Chosen, choose, rename_default, replace_engine, restrict_formats
+
+DELIBERATE = ROOT / "tests" / "mtr" / "deliberate.def"
+FAILS_TOO = "fails with InnoDB too"
+MINUTES = 2  # for one test: those that wait for what an engine does not do would else take five each
+# Under REPEATABLE READ the tests expect a change to go by the newest version, as InnoDB does.
+MORE_OPTIONS = {"pbxt": ["pbxt-conflict-mode=WAIT", "pbxt-foreign-key-drop=RESTRICT"]}
+
+
+def read_rules(path):
+    """Rules of a file of excuses: (test pattern, combination, text, reason)."""
+    rules = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            which, text, reason = (part.strip() for part in line.split(" : ", 2))
+            test, _, combination = which.partition(" ")
+            rules.append((test, combination.strip(), text, reason))
+    return rules
+
+
+def reason_of(rules, verdict, combination):
+    """The reason that a rule gives for a failed test, or None."""
+    name = f"{verdict.suite}.{verdict.test}"
+    for test, wanted, text, reason in rules:
+        if fnmatch(name, test) and (wanted in ("", combination) or wanted in combination.split(",")) and text in verdict.text:
+            return reason
+    return None
+
+
+def is_default(option):
+    """True for the option that makes an engine the server's default."""
+    return option.startswith("default-storage-engine=")
+
+
+def run_kind(root, run_name, selection, tests, options, parallel):
+    """Verdicts of tests that run with the same options of the server, by test and combination."""
+    if not tests:
+        return {}
+    arguments = [f"--suite={selection.suite}", *[f"--mysqld=--{option}" for option in options]]
+    names = [f"{selection.suite}.{test}" for test in tests]
+    try:
+        verdicts = run_mtr(root, run_name, arguments, names, parallel, MINUTES).values()
+    except DriverStopped as stopped:
+        # The driver sometimes dies of a test that it has stopped for its time. The tests it had not begun are run by another one.
+        verdicts = stopped.verdicts
+        begun = {verdict.test for verdict in verdicts}
+        rest = [test for test in tests if test not in begun]
+        if len(rest) == len(tests):
+            raise
+        print(f"the driver stopped after {len(begun)} of {len(tests)} tests; another one runs the rest", flush=True)
+        return named(verdicts) | run_kind(root, f"{run_name}-rest", selection, rest, options, parallel)
+    return named(verdicts)
+
+
+def named(verdicts):
+    """Verdicts by test and combination."""
+    return {" ".join(filter(None, (verdict.test, verdict.combination))): verdict for verdict in verdicts}
+
+
+def run_with(root, engine, engine_options, selection, chosen, run_name, parallel):
+    """Both kinds of tests with one engine; for InnoDB the tests are left as they are."""
+    rename_default(root, selection.suite, chosen.plain, {"pbxt": "PBXT", "innodb": "InnoDB"}.get(engine, engine))
+    if engine != "innodb":
+        replace_engine(root, selection.suite, chosen.named, engine)
+    engine_options = [*engine_options, *MORE_OPTIONS.get(engine, ())]
+    loaded = [option for option in engine_options if not is_default(option)]
+    found = run_kind(root, f"{run_name}-named", selection, chosen.named, loaded, parallel)
+    return found | run_kind(root, f"{run_name}-plain", selection, chosen.plain, engine_options, parallel)
+
+
+def judge(verdicts, compare):
+    """PBXT's verdicts with its failures explained, as far as they can be; `compare` runs tests untouched with InnoDB."""
+    rules = read_rules(DELIBERATE)
+    failed = {}
+    for name, verdict in verdicts.items():
+        if verdict.word == "failed":
+            reason = reason_of(rules, verdict, verdict.combination)
+            if reason:
+                verdicts[name] = verdict._replace(word="excused", reason=reason)
+            else:
+                failed[name] = verdict
+    theirs = compare({verdict.test for verdict in failed.values()}) if failed else {}
+    for name, verdict in failed.items():
+        if name in theirs and theirs[name].word == "failed":
+            verdicts[name] = verdict._replace(word="skipped", reason=FAILS_TOO)
+    return verdicts
+
+
+def run_selection(root, options, engines):
+    """A selection with the engines of `options`. Answers {engine: {test: Verdict}}."""
+    selection = SELECTIONS[options.suite]
+    chosen = choose(root, selection, options.tests)
+    if not chosen.named and not chosen.plain:
+        raise Problem(f"no test of {options.suite} is called {' or '.join(options.tests)}, or none of them is about an engine.")
+    formats = options.formats.split(",") if options.formats else selection.formats
+    print(f"selection {options.suite}: {len(chosen.named)} tests that name InnoDB, {len(chosen.plain)} that name no engine", flush=True)
+
+    def run(engine, part, suffix):
+        with MtrRoot(options.keep) as own_root:
+            restrict_formats(own_root, selection, formats)
+            return run_with(own_root, engine, engines[engine].options, selection, part, f"{options.suite}-{suffix}", options.parallel)
+
+    def compare(tests):
+        return run("innodb", Chosen(*([test for test in kind if test in tests] for kind in chosen)), "compared")
+
+    found = defaultdict(dict)
+    for engine in options.engines:
+        found[engine] = run(engine, chosen, engine)
+        if engine == "pbxt":
+            judge(found[engine], (lambda _: found["innodb"]) if "innodb" in found else compare)
+    return found

@@ -1,0 +1,335 @@
+"""Foreign keys kept by statements: every action, every way a row comes, changes and goes, compared with InnoDB in the same server."""
+
+import pytest
+
+PARENT = "CREATE TABLE p (id INT PRIMARY KEY, k INT, w VARCHAR(20), UNIQUE KEY (k), UNIQUE KEY (w)) ENGINE={engine}"
+
+
+def child(clause, columns="id INT PRIMARY KEY, p INT, KEY (p)", name="c"):
+    return f"CREATE TABLE {name} ({columns}, CONSTRAINT fk_{name} FOREIGN KEY (p) REFERENCES p (id) {clause}) ENGINE={{engine}}"
+
+
+def prepare(twin, clause="", columns="id INT PRIMARY KEY, p INT, KEY (p)"):
+    twin.ok(PARENT)
+    twin.ok(child(clause, columns))
+    twin.ok("INSERT INTO p SELECT seq, seq * 10, CONCAT('w', seq) FROM seq_1_to_20")
+    twin.ok("INSERT INTO c SELECT seq, 1 + seq % 20 FROM seq_1_to_100")
+    twin.ok("INSERT INTO c VALUES (1000, NULL)")
+
+
+def both(twin):
+    twin.same_table("p")
+    twin.same_table("c")
+
+
+def test_the_session_of_departments_and_employees(db):
+    db.ok("CREATE TABLE dept (deptid INT NOT NULL DEFAULT '0', deptname VARCHAR(20), PRIMARY KEY pk_deptid (deptid)) ENGINE=PBXT")
+    db.ok(
+        "CREATE TABLE emp (empid INT NOT NULL DEFAULT '0', deptid INT NOT NULL DEFAULT '0', PRIMARY KEY pk_empid (empid), "
+        "KEY emp_deptid (deptid), CONSTRAINT FK_emp_1 FOREIGN KEY (deptid) REFERENCES dept (deptid)) ENGINE=PBXT"
+    )
+    assert db.affected("INSERT INTO dept VALUES (1,'HR'),(2,'IT'),(3,'FINANCE')") == 3
+    assert db.affected("INSERT INTO emp VALUES (1,1),(2,2),(3,3)") == 3
+    text = db.fails("INSERT INTO emp VALUES (4,4)", 1452)
+    assert text.startswith("Cannot add or update a child row: a foreign key constraint fails (")
+    assert "CONSTRAINT `FK_emp_1`" in text
+    text = db.fails("DELETE FROM dept WHERE deptid = 2", 1451)
+    assert text.startswith("Cannot delete or update a parent row: a foreign key constraint fails (")
+    assert "CONSTRAINT `FK_emp_1`" in text
+    db.ok("ALTER TABLE emp DROP FOREIGN KEY FK_emp_1")
+    changed = db.affected(
+        "ALTER TABLE emp ADD CONSTRAINT FK_emp_1 FOREIGN KEY FK_emp_1 (deptid) REFERENCES dept (deptid) "
+        "ON DELETE CASCADE ON UPDATE RESTRICT, ENGINE = PBXT"
+    )
+    assert changed == 3
+    assert db.affected("DELETE FROM dept WHERE deptid = 2") == 1
+    assert db.rows("SELECT * FROM dept") == [(1, "HR"), (3, "FINANCE")]
+    assert db.rows("SELECT * FROM emp") == [(1, 1), (3, 3)]
+
+
+def test_violations_are_told_as_innodb_tells_them(twin):
+    prepare(twin, "ON DELETE RESTRICT ON UPDATE NO ACTION")
+    for statement, code in [
+        ("INSERT INTO c VALUES (2000, 99)", 1452),
+        ("UPDATE c SET p = 99 WHERE id = 1", 1452),
+        ("DELETE FROM p WHERE id = 3", 1451),
+        ("UPDATE p SET id = 300 WHERE id = 3", 1451),
+    ]:
+        told = [side.fails(statement, code).replace(side.name, "d") for side in (twin.under_test, twin.oracle)]
+        assert told[0] == told[1]
+    both(twin)
+
+
+@pytest.mark.parametrize("clause", ["", "ON DELETE RESTRICT ON UPDATE RESTRICT", "ON DELETE NO ACTION ON UPDATE NO ACTION"])
+def test_what_is_referred_to_stays(twin, clause):
+    prepare(twin, clause)
+    twin.fails("DELETE FROM p WHERE id = 5", 1451)
+    twin.fails("UPDATE p SET id = 50 WHERE id = 5", 1451)
+    twin.ok("UPDATE p SET k = -1, w = 'other' WHERE id = 5")
+    twin.ok("UPDATE p SET id = 5 WHERE id = 5")
+    twin.fails("UPDATE p SET id = id + 1000", 1451)
+    twin.ok("DELETE FROM c WHERE p = 5")
+    twin.ok("UPDATE p SET id = 50 WHERE id = 5")
+    twin.ok("DELETE FROM p WHERE id = 50")
+    twin.fails("REPLACE INTO p VALUES (7, 70, 'again')", 1451)
+    both(twin)
+
+
+@pytest.mark.parametrize("delete", ["RESTRICT", "CASCADE", "SET NULL", "NO ACTION"])
+@pytest.mark.parametrize("update", ["RESTRICT", "CASCADE", "SET NULL", "NO ACTION"])
+def test_every_pair_of_actions(twin, delete, update):
+    prepare(twin, f"ON DELETE {delete} ON UPDATE {update}")
+    twin.run("DELETE FROM p WHERE id IN (2, 3)")
+    both(twin)
+    twin.run("UPDATE p SET id = id + 500 WHERE id > 10 ORDER BY id DESC")
+    both(twin)
+    twin.run("UPDATE p SET id = 600 WHERE id = 4")
+    twin.run("DELETE FROM p")
+    both(twin)
+
+
+def test_values_that_come_by_every_statement_are_looked_up(twin):
+    prepare(twin)
+    twin.fails("INSERT INTO c VALUES (2000, 1), (2001, 77)", 1452)
+    twin.fails("INSERT INTO c SELECT seq + 5000, seq FROM seq_1_to_500", 1452)
+    twin.fails("REPLACE INTO c VALUES (1, 77)", 1452)
+    twin.fails("INSERT INTO c VALUES (1, 2) ON DUPLICATE KEY UPDATE p = 77", 1452)
+    twin.fails("UPDATE c, p SET c.p = 77 WHERE c.p = p.id", 1452)
+    twin.ok("INSERT IGNORE INTO c VALUES (3000, 1), (3001, 77), (3002, 2)")
+    twin.ok("UPDATE IGNORE c SET p = id WHERE id BETWEEN 10 AND 30")
+    twin.ok("DELETE IGNORE FROM p WHERE id < 5")
+    twin.ok("INSERT INTO c VALUES (4000, NULL)")
+    twin.ok("UPDATE c SET p = NULL WHERE id = 7")
+    both(twin)
+
+
+def test_a_statement_that_fails_half_way_leaves_nothing(twin):
+    prepare(twin, "ON DELETE CASCADE")
+    twin.ok("CREATE TABLE g (id INT PRIMARY KEY, c INT, KEY (c), FOREIGN KEY (c) REFERENCES c (id)) ENGINE={engine}")
+    twin.ok("INSERT INTO g VALUES (1, 57)")
+    twin.ok("BEGIN")
+    twin.ok("DELETE FROM p WHERE id = 1")
+    twin.fails("DELETE FROM p", 1451)
+    both(twin)
+    twin.same_table("g")
+    twin.ok("ROLLBACK")
+    both(twin)
+
+
+def test_composite_keys_and_nulls(twin):
+    twin.ok("CREATE TABLE p (a INT, b VARCHAR(10), c INT, PRIMARY KEY (a, b), KEY (b, a)) ENGINE={engine}")
+    twin.ok(
+        "CREATE TABLE c (id INT PRIMARY KEY, b VARCHAR(30), a INT, KEY (b, a), "
+        "FOREIGN KEY (b, a) REFERENCES p (b, a) ON UPDATE CASCADE ON DELETE SET NULL) ENGINE={engine}"
+    )
+    twin.ok("INSERT INTO p VALUES (1, 'x', 1), (2, 'X y', 2), (3, '', 3)")
+    twin.ok("INSERT INTO c VALUES (1, 'x', 1), (2, 'x ', 1), (3, 'X Y', 2), (4, NULL, 77), (5, 'none', NULL), (6, '', 3)")
+    twin.fails("INSERT INTO c VALUES (7, 'x', 2)", 1452)
+    twin.ok("UPDATE p SET b = 'z', a = 9 WHERE a = 1")
+    both(twin)
+    twin.ok("DELETE FROM p WHERE a = 2")
+    both(twin)
+
+
+@pytest.mark.parametrize("kind, values", [
+    ("BIGINT UNSIGNED", ["0", "18446744073709551615"]), ("DECIMAL(12,3)", ["-1.5", "999999999.999"]),
+    ("DATE", ["'2026-01-01'", "'1970-12-31'"]), ("DATETIME(3)", ["'2026-01-01 10:00:00.125'", "'2026-01-01 10:00:00.126'"]),
+    ("TIME", ["'-10:00:00'", "'10:00:00'"]), ("TIMESTAMP", ["'2026-01-01 10:00:00'", "'2020-01-01 10:00:00'"]), ("YEAR", ["1999", "2026"]),
+    ("CHAR(10)", ["'ab'", "'b'"]), ("VARCHAR(300)", ["REPEAT('y', 200)", "'ä'"]), ("VARBINARY(40)", ["X'00FF'", "X'00'"]),
+    ("BINARY(8)", ["X'0102'", "'z'"]), ("ENUM('a','b','c')", ["'a'", "'c'"]), ("SET('a','b','c')", ["'a,b'", "''"]),
+    ("VARCHAR(20) COLLATE utf8mb4_bin", ["'A'", "'a'"]), ("VARCHAR(20) COLLATE utf8mb4_unicode_ci", ["'Ä'", "'b'"]),
+    ("INET6", ["'::1'", "'fe80::1'"]), ("UUID", ["'123e4567-e89b-12d3-a456-426655440000'", "'00000000-0000-0000-0000-000000000001'"]),
+    ("BIT(12)", ["b'101'", "b'111111111111'"]), ("DOUBLE", ["1.5", "-0.25"]),
+])  # fmt: skip
+def test_columns_of_every_type(twin, kind, values):
+    first, second = values
+    twin.ok(f"CREATE TABLE p (v {kind} NOT NULL PRIMARY KEY) ENGINE={{engine}}")
+    twin.ok(
+        f"CREATE TABLE c (n INT PRIMARY KEY, v {kind} NULL, KEY (v), FOREIGN KEY (v) REFERENCES p (v) "
+        "ON DELETE SET NULL ON UPDATE CASCADE) ENGINE={engine}"
+    )
+    twin.ok(f"INSERT INTO p VALUES ({first})")
+    twin.ok(f"INSERT INTO c VALUES (1, {first}), (2, NULL)")
+    twin.fails(f"INSERT INTO c VALUES (3, {second})", 1452)
+    twin.ok(f"UPDATE p SET v = {second}")
+    twin.same_table("c")
+    twin.ok("DELETE FROM p")
+    twin.same_table("c")
+
+
+def test_a_table_that_refers_to_itself(twin):
+    twin.ok(
+        "CREATE TABLE t (id INT PRIMARY KEY, boss INT, KEY (boss), FOREIGN KEY (boss) REFERENCES t (id) ON DELETE CASCADE) ENGINE={engine}"
+    )
+    twin.ok("INSERT INTO t VALUES (1, 1)")
+    twin.ok("INSERT INTO t VALUES (2, 1), (3, 2), (4, 3), (5, NULL), (6, 5)")
+    twin.fails("INSERT INTO t VALUES (7, 8), (8, 1)", 1452)
+    twin.ok("DELETE FROM t WHERE id = 2")
+    twin.same_table("t")
+    twin.ok("DELETE FROM t WHERE id = 1")
+    twin.same_table("t")
+
+
+def test_two_tables_that_refer_to_each_other(twin):
+    twin.ok("SET foreign_key_checks = 0")
+    twin.ok("CREATE TABLE a (id INT PRIMARY KEY, b INT, FOREIGN KEY (b) REFERENCES b (id) ON DELETE CASCADE) ENGINE={engine}")
+    twin.ok("CREATE TABLE b (id INT PRIMARY KEY, a INT, FOREIGN KEY (a) REFERENCES a (id) ON DELETE CASCADE) ENGINE={engine}")
+    twin.ok("INSERT INTO a VALUES (1, 1), (2, 2)")
+    twin.ok("INSERT INTO b VALUES (1, 2), (2, 1)")
+    twin.ok("SET foreign_key_checks = 1")
+    twin.ok("INSERT INTO b VALUES (3, 2)")
+    twin.fails("INSERT INTO b VALUES (4, 3)", 1452)
+    twin.ok("DELETE FROM a WHERE id = 1")
+    twin.same_table("a")
+    twin.same_table("b")
+
+
+@pytest.mark.pbxt_only
+def test_set_default_takes_the_default_and_looks_it_up(db):
+    db.ok(PARENT)
+    db.ok(child("ON DELETE SET DEFAULT ON UPDATE SET DEFAULT", "id INT PRIMARY KEY, p INT DEFAULT 1, KEY (p)"))
+    db.ok("INSERT INTO p VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c')")
+    db.ok("INSERT INTO c VALUES (1, 2), (2, 3)")
+    db.ok("DELETE FROM p WHERE id = 2")
+    db.ok("UPDATE p SET id = 33 WHERE id = 3")
+    assert db.rows("SELECT * FROM c ORDER BY id") == [(1, 1), (2, 1)]
+    db.fails("DELETE FROM p WHERE id = 1", (1451, 1452))
+    assert db.rows("SELECT * FROM c ORDER BY id") == [(1, 1), (2, 1)]
+    assert "ON DELETE SET DEFAULT ON UPDATE SET DEFAULT" in db.rows("SHOW CREATE TABLE c")[0][1]
+
+
+def test_triggers_do_not_fire_for_actions(twin):
+    prepare(twin, "ON DELETE CASCADE ON UPDATE CASCADE")
+    twin.ok("CREATE TABLE log (n INT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(40)) ENGINE={engine}")
+    twin.ok("CREATE TRIGGER c_gone AFTER DELETE ON c FOR EACH ROW INSERT INTO log (what) VALUES ('child gone')")
+    twin.ok("CREATE TRIGGER c_changed AFTER UPDATE ON c FOR EACH ROW INSERT INTO log (what) VALUES ('child changed')")
+    twin.ok("CREATE TRIGGER p_gone AFTER DELETE ON p FOR EACH ROW INSERT INTO log (what) VALUES ('parent gone')")
+    twin.ok("DELETE FROM p WHERE id = 3")
+    twin.ok("UPDATE p SET id = 400 WHERE id = 4")
+    twin.same_table("log")
+    both(twin)
+
+
+def test_triggers_and_procedures_are_held_to_constraints(twin):
+    prepare(twin)
+    twin.ok("CREATE TABLE other (n INT PRIMARY KEY) ENGINE={engine}")
+    twin.ok("CREATE TRIGGER makes AFTER INSERT ON other FOR EACH ROW INSERT INTO c VALUES (NEW.n, NEW.n)")
+    twin.fails("INSERT INTO other VALUES (5000)", 1452)
+    twin.ok("CREATE PROCEDURE remove(n INT) DELETE FROM p WHERE id = n")
+    twin.fails("CALL remove(3)", 1451)
+    twin.same_table("other")
+    both(twin)
+
+
+def test_prepared_statements_see_each_change_of_definitions(twin):
+    prepare(twin)
+    twin.ok("PREPARE del FROM 'DELETE FROM p WHERE id = ?'")
+    twin.ok("SET @n = 3")
+    twin.fails("EXECUTE del USING @n", 1451)
+    twin.ok("ALTER TABLE c DROP FOREIGN KEY fk_c")
+    twin.ok("EXECUTE del USING @n")
+    twin.ok("DELETE FROM c WHERE p = 3")
+    twin.ok("ALTER TABLE c ADD CONSTRAINT fk_c FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE")
+    twin.ok("SET @n = 4")
+    twin.ok("EXECUTE del USING @n")
+    both(twin)
+
+
+def test_under_lock_tables_actions_reach_tables_that_were_not_named(twin):
+    prepare(twin, "ON DELETE CASCADE")
+    twin.ok("LOCK TABLES p WRITE")
+    twin.ok("DELETE FROM p WHERE id = 3")
+    twin.ok("UNLOCK TABLES")
+    both(twin)
+
+
+def test_savepoints_undo_what_actions_did(twin):
+    prepare(twin, "ON DELETE CASCADE ON UPDATE CASCADE")
+    twin.ok("BEGIN")
+    twin.ok("DELETE FROM p WHERE id = 3")
+    twin.ok("SAVEPOINT s")
+    twin.ok("DELETE FROM p WHERE id < 10")
+    twin.ok("UPDATE p SET id = id + 100 ORDER BY id DESC")
+    twin.ok("ROLLBACK TO SAVEPOINT s")
+    both(twin)
+    twin.ok("COMMIT")
+    both(twin)
+
+
+def test_checks_switched_off_look_nothing_up_and_act_on_nothing(twin):
+    prepare(twin, "ON DELETE CASCADE")
+    twin.ok("SET foreign_key_checks = 0")
+    twin.ok("DELETE FROM p WHERE id = 3")
+    twin.ok("INSERT INTO c VALUES (6000, 88)")
+    both(twin)
+    twin.ok("SET foreign_key_checks = 1")
+    twin.fails("INSERT INTO c VALUES (6001, 3)", 1452)
+    twin.fails("UPDATE c SET p = 89 WHERE id = 6000", 1452)
+    both(twin)
+
+
+@pytest.mark.pbxt_only
+def test_a_value_that_stays_is_not_looked_up_again(db):
+    db.ok(PARENT)
+    db.ok(child(""))
+    db.ok("SET foreign_key_checks = 0")
+    db.ok("INSERT INTO c VALUES (1, 88)")
+    db.ok("SET foreign_key_checks = 1")
+    db.ok("UPDATE c SET id = 2, p = 88 WHERE id = 1")
+    db.fails("UPDATE c SET p = 89 WHERE id = 2", 1452)
+
+
+def test_generated_columns_and_their_indexes_follow_actions(twin):
+    twin.ok("CREATE TABLE p (id INT PRIMARY KEY) ENGINE={engine}")
+    twin.ok(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, twice INT AS (p * 2) VIRTUAL, KEY (twice), KEY (p), "
+        "FOREIGN KEY (p) REFERENCES p (id) ON UPDATE CASCADE ON DELETE SET NULL) ENGINE={engine}"
+    )
+    twin.ok("INSERT INTO p VALUES (1), (2), (3)")
+    twin.ok("INSERT INTO c (id, p) SELECT seq, 1 + seq % 3 FROM seq_1_to_30")
+    twin.ok("UPDATE p SET id = 30 WHERE id = 3")
+    twin.ok("DELETE FROM p WHERE id = 2")
+    twin.same("SELECT id FROM c FORCE INDEX (twice) WHERE twice = 60")
+    twin.same("SELECT id FROM c FORCE INDEX (twice) WHERE twice IS NULL")
+    twin.same("SELECT id FROM c FORCE INDEX (twice) WHERE twice = 6")
+    both(twin)
+
+
+def test_several_constraints_between_the_same_tables(twin):
+    twin.ok("CREATE TABLE p (id INT PRIMARY KEY) ENGINE={engine}")
+    twin.ok(
+        "CREATE TABLE c (id INT PRIMARY KEY, a INT, b INT, FOREIGN KEY (a) REFERENCES p (id) ON DELETE CASCADE, "
+        "FOREIGN KEY (b) REFERENCES p (id) ON DELETE SET NULL) ENGINE={engine}"
+    )
+    twin.ok("INSERT INTO p VALUES (1), (2), (3)")
+    twin.ok("INSERT INTO c VALUES (1, 1, 2), (2, 2, 1), (3, 3, 3), (4, 1, 1)")
+    twin.ok("DELETE FROM p WHERE id = 1")
+    both(twin)
+
+
+def test_a_child_in_another_database(db):
+    db.ok(PARENT)
+    db.ok("INSERT INTO p VALUES (1, 1, 'a'), (2, 2, 'b')")
+    other = f"{db.name}_x"
+    db.ok(f"CREATE DATABASE {other}")
+    try:
+        db.ok(f"CREATE TABLE {other}.c (p INT, FOREIGN KEY (p) REFERENCES {db.name}.p (id) ON DELETE CASCADE) ENGINE={{engine}}")
+        assert f"REFERENCES `{db.name}`.`p` (`id`)" in db.rows(f"SHOW CREATE TABLE {other}.c")[0][1]
+        db.ok(f"INSERT INTO {other}.c VALUES (1), (2)")
+        db.fails(f"INSERT INTO {other}.c VALUES (3)", 1452)
+        db.ok("DELETE FROM p WHERE id = 1")
+        assert db.rows(f"SELECT * FROM {other}.c") == [(2,)]
+    finally:
+        db.ok(f"DROP DATABASE {other}")
+
+
+def test_check_table_finds_nothing_after_actions(db):
+    db.ok(PARENT)
+    db.ok(child("ON DELETE CASCADE ON UPDATE CASCADE"))
+    db.ok("INSERT INTO p SELECT seq, seq, CONCAT('w', seq) FROM seq_1_to_200")
+    db.ok("INSERT INTO c SELECT seq, 1 + seq % 200 FROM seq_1_to_4000")
+    db.ok("UPDATE p SET id = id + 1000 WHERE id % 3 = 0")
+    db.ok("DELETE FROM p WHERE id % 5 = 0")
+    for name in "pc":
+        assert db.rows(f"CHECK TABLE {name} EXTENDED")[-1][-1] == "OK"
+    assert db.value("SELECT COUNT(*) FROM c LEFT JOIN p ON c.p = p.id WHERE p.id IS NULL") == 0
