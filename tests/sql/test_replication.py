@@ -54,10 +54,11 @@ def test_kills_of_primary_and_replica_leave_the_same_tables(pair_of, killed_mode
     pair = pair_of(killed_mode, "alter" if killed_mode == "optimistic" else "auto")
     dice = random.Random(seed)
     for number in range(rounds):
-        pair.start_load(4, dice.randrange(1 << 30))
+        victim = pair.primary if number % 2 else pair.replica
+        pair.start_load(4, dice.randrange(1 << 30), victim)
         for thread in pair.load:
             thread.join(dice.uniform(0.1, 0.6))
-        pair.kill_and_start(pair.primary if number % 2 else pair.replica)
+        pair.kill_and_start(victim)
         complaints = pair.stop_load() + pair.compare()
         assert not complaints, f"kill {number + 1}, seed {seed}:\n" + "\n".join(complaints)
 
