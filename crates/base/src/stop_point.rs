@@ -35,6 +35,7 @@ pub const NAMES: &[&str] = &[
     "blob.after_reserve",
     "blob.before_sync",
     "blob.after_sync",
+    "blob.before_give_back",
     "ddl.after_append",
     "ddl.after_publish",
     "wait.before_enqueue",

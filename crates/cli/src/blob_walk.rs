@@ -6,7 +6,8 @@
 //! Rules: F4 no frame passes for one of another place. Where offset and distance have no bit in common, their sum and their
 //! exclusive or are the same number, and a frame behind a full one may belong to the value before or begin another one:
 //! then that is said. What does not verify is told of and stepped over to the next
-//! value that proves itself; whether a row names it nobody can say from here.
+//! value that proves itself; whether a row names it nobody can say from here, but for what the newest checkpoint knows to be dead: that is
+//! passed over, as its room may have been given back (rule S50).
 //! Latches and I/O: none; reads of 1 MiB in order.
 
 use pbxt_base::checksum::{RunningHash, crc32c};
@@ -14,6 +15,7 @@ use pbxt_base::codec::get_u32;
 use pbxt_base::{Result, SegmentId};
 use pbxt_io::DiskFile;
 use pbxt_segment::SEGMENT_HEADER_BYTES;
+use std::ops::Range;
 
 const FRAME_BYTES_MAX: u64 = 256 << 10;
 const HEAD_BYTES: u64 = 8;
@@ -32,6 +34,8 @@ pub(crate) enum Found {
         /// False if it may be several values that follow each other.
         is_one: bool,
     },
+    /// Values that no row names any more, as the newest checkpoint has it: parts of them may be holes (rule S50).
+    Dead { offset: u64, bytes: u64 },
     /// Zeros: set aside and never written.
     Hole { offset: u64, bytes: u64 },
     /// Neither.
@@ -68,15 +72,18 @@ pub(crate) struct BlobWalk<'f> {
     file: &'f dyn DiskFile,
     segment: SegmentId,
     end: u64,
+    /// Dead ranges, rising.
+    dead: &'f [Range<u64>],
     at: u64,
     window: Vec<u8>,
     window_at: u64,
 }
 
 impl<'f> BlobWalk<'f> {
-    /// Begins behind the header of a blob segment.
-    pub(crate) fn new(file: &'f dyn DiskFile, segment: SegmentId) -> Result<Self> {
+    /// Begins behind the header of a blob segment; passes over the dead ranges.
+    pub(crate) fn new(file: &'f dyn DiskFile, segment: SegmentId, dead: &'f [Range<u64>]) -> Result<Self> {
         Ok(Self {
+            dead,
             file,
             segment,
             end: file.len()?,
@@ -92,6 +99,11 @@ impl<'f> BlobWalk<'f> {
             return Ok(None);
         }
         let offset = self.at;
+        if let Some(end) = self.dead_until(offset) {
+            self.at = end.min(self.end);
+            let bytes = self.at - offset;
+            return Ok(Some(Found::Dead { offset, bytes }));
+        }
         if self.is_zero(offset)? {
             return self.hole(offset).map(Some);
         }
@@ -101,8 +113,15 @@ impl<'f> BlobWalk<'f> {
         self.damage(offset, None).map(Some)
     }
 
+    /// End of the dead range that begins at `at`, or has it inside.
+    fn dead_until(&self, at: u64) -> Option<u64> {
+        let next = self.dead.partition_point(|range| range.end <= at);
+        let range = self.dead.get(next).filter(|range| range.start <= at)?;
+        Some(range.end)
+    }
+
     fn hole(&mut self, offset: u64) -> Result<Found> {
-        while self.at < self.end && self.is_zero(self.at)? {
+        while self.at < self.end && self.dead_until(self.at).is_none() && self.is_zero(self.at)? {
             self.at += ALIGN;
         }
         let bytes = self.at.min(self.end) - offset;
@@ -123,7 +142,7 @@ impl<'f> BlobWalk<'f> {
             value.bytes += length;
             value.frames += 1;
             self.at += stride(length);
-            if length < FRAME_BYTES_MAX {
+            if length < FRAME_BYTES_MAX || self.dead_until(self.at).is_some() {
                 return Ok(value.found(offset));
             }
         }
@@ -143,7 +162,10 @@ impl<'f> BlobWalk<'f> {
             self.at = behind;
         } else {
             self.at += ALIGN;
-            while self.at < self.end && self.frame(self.at, self.at)?.is_none() {
+            while self.at < self.end
+                && self.dead_until(self.at).is_none()
+                && self.frame(self.at, self.at)?.is_none()
+            {
                 self.at += ALIGN;
             }
         }
@@ -161,6 +183,7 @@ impl<'f> BlobWalk<'f> {
     /// True if here is the end, nothing, a value, or a further frame of the value at `owner`.
     fn is_sound(&mut self, at: u64, owner: u64) -> Result<bool> {
         Ok(at == self.end
+            || self.dead_until(at).is_some()
             || self.is_zero(at)?
             || self.frame(at, at)?.is_some()
             || self.frame(at, owner)?.is_some())

@@ -15,6 +15,7 @@ use pbxt_base::Error;
 use pbxt_io::{Disk, OsDisk};
 use pbxt_segment::{SEGMENT_HEADER_BYTES, SegmentClass, SegmentHeader};
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
 
 /// Prints what is at the path. True if nothing that was looked at is damaged.
@@ -61,7 +62,10 @@ fn segment(path: &Path, header: &SegmentHeader, args: &InspectArgs, out: &mut dy
             }
             inspect_hot::inspect(&store, header, wanted, out)
         }
-        SegmentClass::Blob => inspect_blob::inspect(&store, header, args.limit, out),
+        SegmentClass::Blob => {
+            let dead = dead_beside(path, header).unwrap_or_default();
+            inspect_blob::inspect(&store, header, &dead, args.limit, out)
+        }
         SegmentClass::Cold | SegmentClass::Meta => {
             let depth = Depth {
                 blocks: args.blocks,
@@ -92,6 +96,17 @@ fn content_for(
             Ok(Content::default())
         }
     }
+}
+
+/// Dead ranges of a blob segment, as the newest checkpoint of the database around it has them; none for a file that stands alone.
+fn dead_beside(path: &Path, header: &SegmentHeader) -> Option<Vec<Range<u64>>> {
+    let directory = Directory::open(&split(path).ok()?.0, Lock::Free).ok()?;
+    let facts = directory.manifests.facts()?;
+    if facts.uuid != header.uuid {
+        return None;
+    }
+    let store = directory.store(facts).ok()?;
+    Some(inspect_blob::dead_of(&store, header.id))
 }
 
 fn print_header(name: &str, bytes: u64, header: &SegmentHeader, out: &mut dyn Write) -> Outcome<()> {

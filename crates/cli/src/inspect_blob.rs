@@ -5,18 +5,29 @@
 use crate::blob_walk::{BlobWalk, Found};
 use crate::failure::Outcome;
 use crate::text::{count, size};
+use pbxt_base::SegmentId;
 use pbxt_segment::{SegmentClass, SegmentHeader, SegmentStore};
 use std::io::Write;
+use std::ops::Range;
+
+/// Dead ranges of a segment, as the newest checkpoint has them; none if its image cannot be read, which is for others to tell.
+pub(crate) fn dead_of(store: &SegmentStore, id: SegmentId) -> Vec<Range<u64>> {
+    pbxt::dead_values(store)
+        .unwrap_or_default()
+        .remove(&id)
+        .unwrap_or_default()
+}
 
 /// Prints the segment. True if nothing in it is damaged.
 pub(crate) fn inspect(
     store: &SegmentStore,
     header: &SegmentHeader,
+    dead: &[Range<u64>],
     limit: u64,
     out: &mut dyn Write,
 ) -> Outcome<bool> {
     let file = store.file(SegmentClass::Blob, header.id)?;
-    let mut walk = BlobWalk::new(&*file, header.id)?;
+    let mut walk = BlobWalk::new(&*file, header.id, dead)?;
     let (mut values, mut value_bytes, mut damages) = (0_u64, 0_u64, 0_u64);
     while let Some(found) = walk.next_found()? {
         let (line, is_value) = match found {
@@ -40,6 +51,12 @@ pub(crate) fn inspect(
                 );
                 (line, true)
             }
+            Found::Dead { offset, bytes } => (
+                format!(
+                    "{offset}: {bytes} bytes of values that no row names any more; their room may have been given back"
+                ),
+                false,
+            ),
             Found::Hole { offset, bytes } => (format!("{offset}: {bytes} bytes never written"), false),
             Found::Damaged { offset, bytes, value } => {
                 damages += 1;

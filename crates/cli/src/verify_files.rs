@@ -5,6 +5,7 @@
 
 use crate::blob_walk::{BlobWalk, Found};
 use crate::failure::Outcome;
+use crate::inspect_blob::dead_of;
 use crate::report::Report;
 use crate::text::{count, size};
 use crate::verify::{Subject, short_name};
@@ -117,7 +118,8 @@ fn values(store: &SegmentStore, id: SegmentId, report: &mut Report<'_>) -> Outco
         Ok(file) => file,
         Err(error) => return Ok(Err(error)),
     };
-    let mut walk = match BlobWalk::new(&*file, id) {
+    let dead = dead_of(store, id);
+    let mut walk = match BlobWalk::new(&*file, id, &dead) {
         Ok(walk) => walk,
         Err(error) => return Ok(Err(error)),
     };
@@ -129,7 +131,7 @@ fn values(store: &SegmentStore, id: SegmentId, report: &mut Report<'_>) -> Outco
                 values += 1;
                 total += bytes;
             }
-            Ok(Some(Found::Hole { .. })) => {}
+            Ok(Some(Found::Hole { .. } | Found::Dead { .. })) => {}
             Ok(Some(Found::Damaged { offset, bytes, value })) => {
                 let expected = match value {
                     Some(value) => format!("a frame of the value at {value} with its checksum"),

@@ -168,3 +168,42 @@ fn what_recovery_or_a_check_finds_is_a_finding() {
     let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
     assert!(text.contains("tables: left out") && code == 1, "{text}");
 }
+
+#[test]
+fn room_that_was_given_back_is_no_damage() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fill(directory.path(), |db| {
+        let table = PlayTable::open(db, "t").expect("the table");
+        let mut client = Client::new(db, 2);
+        for (row, values) in client.scan(&table).expect("rows") {
+            if [100, 200].contains(&values.id) {
+                client.delete(&table, row).expect("deleted");
+            }
+        }
+        client.session.commit().expect("committed");
+        for _ in 0..2 {
+            while db.upkeep_step(true).expect("worked") == Progress::Worked {}
+            db.checkpoint_step().expect("a checkpoint");
+        }
+        while db.upkeep_step(true).expect("worked") == Progress::Worked {}
+        db.close().expect("closed");
+    });
+    let blob = directory.path().join("blob-00000001.seg");
+    let (dead, dead_bytes) = (4096 + 20_008, 2 * 20_008);
+    let bytes = std::fs::read(&blob).expect("values");
+    assert!(bytes[28_672..61_440].iter().all(|byte| *byte == 0), "a hole");
+    let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
+    assert!(
+        text.contains("blob-00000001.seg: 1 value,") && code == 0,
+        "{text}"
+    );
+    let (text, code) = answer(&["inspect", text_of(&blob)]);
+    let line = format!("  {dead}: {dead_bytes} bytes of values that no row names any more");
+    assert!(text.contains(&line) && code == 0, "{text}");
+    flip(&blob, 4096 + 9);
+    let (text, code) = answer(&["verify", text_of(directory.path())]);
+    assert!(
+        text.contains("expected a value with its checksum") && code == 1,
+        "{text}"
+    );
+}

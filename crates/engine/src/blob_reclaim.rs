@@ -8,6 +8,7 @@
 //! Rules: S15 a value is dead if a version that counts no more names it, and no version of the row that counts does. S16 a
 //! segment goes when all its bytes are dead, and a checkpoint has begun since that was known: then neither a shape nor the
 //! part of the log that recovery reads names a value of it.
+//! What is dead in a segment that lives in part gives its room back in place: `room` (rules S50 to S52).
 //! Latches and I/O: its own, for look-ups; dropping a segment writes the manifest.
 //! After a crash: the ranges come back from the image; what is not in it is met again.
 
@@ -24,12 +25,17 @@ use pbxt_base::codec::{Reader, put_varint};
 use pbxt_base::{CommitTs, Lsn, RowId, SegmentId};
 use pbxt_rows::{BlobRef, ColumnKind, RowView, Schema, Value};
 use pbxt_segment::SEGMENT_HEADER_BYTES;
+use room::Room;
 use std::collections::BTreeMap;
 
 pub(crate) use pbxt_rows::names_external as has_large;
 
 #[path = "blob_census.rs"]
 mod census;
+#[path = "blob_room.rs"]
+mod room;
+
+pub use room::dead_values;
 
 /// Dead ranges of one segment.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -38,6 +44,7 @@ struct DeadRanges {
     ranges: BTreeMap<u64, u64>,
     /// Where the log ended when all was found dead.
     dead_since: Option<Lsn>,
+    room: Room,
 }
 
 /// See the module.
@@ -69,6 +76,7 @@ pub(crate) fn large_values(schema: &Schema, payload: &[u8]) -> Result<Vec<BlobRe
 
 impl DeadRanges {
     fn insert(&mut self, mut begin: u64, mut end: u64) {
+        self.room.note(end - begin);
         if let Some((left, left_end)) = self.ranges.range(..=begin).next_back().map(|(a, b)| (*a, *b))
             && left_end >= begin
         {
@@ -237,9 +245,9 @@ impl Database {
         Ok(live)
     }
 
-    /// Drops blob segments of which all is dead (rule S16).
+    /// Drops blob segments of which all is dead (rule S16), and gives back the room of what is dead in others (S50).
     pub fn blob_step(&self) -> Result<Progress> {
-        let mut progress = Progress::Idle;
+        let mut progress = self.give_room_back()?;
         for (id, end) in self.droppable_blobs()? {
             if self.blobs.drop_segment(id, end)? {
                 self.upkeep.blobs.segments.lock().remove(&id);

@@ -97,6 +97,7 @@ mod who;
 mod write;
 
 pub use autoinc::Reserved;
+pub use blob_reclaim::dead_values;
 pub use check::check_table;
 pub use counters::{Counter, Counters};
 pub use cursor::{Bind, Cursor};

@@ -5,8 +5,9 @@
 #[path = "common/store.rs"]
 mod store;
 
-use pbxt::{NewVersion, Progress};
+use pbxt::{Database, NewVersion, Progress};
 use pbxt_base::RowId;
+use pbxt_io::GIVE_BACK_BYTES;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{LARGE, PlayRow, PlayTable};
 use std::sync::Arc;
@@ -166,6 +167,94 @@ fn values_of_unfinished_work_and_of_old_snapshots_stay() {
     for (_, row) in rows {
         assert_eq!(row, large(row.id));
     }
+}
+
+/// Rows of which three in four are gone, so that every file has dead values beside living ones.
+fn thinned(rows: u32) -> Store {
+    let mut store = Store::new();
+    for (id, row) in insert(&mut store.client, &store.table, 0..rows)
+        .into_iter()
+        .enumerate()
+    {
+        if id % 4 != 0 {
+            store.client.delete(&store.table, row).expect("deleted");
+        }
+    }
+    store.client.session.commit().expect("committed");
+    store
+}
+
+fn has_every_fourth(db: &Arc<Database>, rows: u32) {
+    let table = PlayTable::open(db, "t").expect("the table is there");
+    let mut client = Client::new(db, 9);
+    let found = client.scan(&table).expect("values are read");
+    let mut found: Vec<_> = found.into_iter().map(|(_, row)| row).collect();
+    found.sort_by_key(|row| row.id);
+    let expected: Vec<_> = (0..rows).step_by(4).map(large).collect();
+    assert!(found == expected, "{} rows", found.len());
+    client.session.commit().expect("ended");
+}
+
+fn room(store: &Store) -> u64 {
+    store.db.space().expect("the bytes").blob
+}
+
+#[test]
+fn room_of_dead_values_beside_living_ones_is_given_back() {
+    let mut store = thinned(64);
+    let before = room(&store);
+    assert_eq!(before, value_bytes(&store));
+    settle(&store);
+    let borders = 2 * GIVE_BACK_BYTES * 16; // Of each dead stretch the blocks at both ends can be shared with values that live.
+    let (most, least) = (before / 4 + borders, before / 4);
+    assert!(
+        (least..=most).contains(&room(&store)),
+        "{} of {before}",
+        room(&store)
+    );
+    assert_eq!(value_bytes(&store), before, "the files are as long as before");
+    has_every_fourth(&store.db, 64);
+    for seed in 0..20 {
+        has_every_fourth(&store.after_power_cut(seed), 64);
+    }
+    store.kill();
+    settle(&store);
+    has_every_fourth(&store.db, 64);
+    for (row, _) in store.client.scan(&store.table).expect("read") {
+        store.client.delete(&store.table, row).expect("deleted");
+    }
+    store.client.session.commit().expect("committed");
+    settle(&store);
+    assert_eq!(value_bytes(&store), 0, "nothing is left");
+}
+
+#[test]
+fn power_that_goes_while_room_is_given_back_costs_no_value() {
+    for cut in 0.. {
+        let store = thinned(24);
+        while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+        store.db.checkpoint_step().expect("made");
+        store.disk.cut_power_at(store.disk.operations() + cut);
+        let given = loop {
+            match store.db.blob_step() {
+                Ok(Progress::Worked) => {}
+                done => break done,
+            }
+        };
+        has_every_fourth(&store.after_power_cut(cut), 24);
+        if given.is_ok() {
+            assert!(cut > 4, "room was given back in {cut} calls");
+            break;
+        }
+    }
+}
+
+#[test]
+fn no_room_is_given_back_before_a_checkpoint_knows_of_it() {
+    let store = thinned(24);
+    let before = room(&store);
+    while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    assert_eq!(room(&store), before, "S50");
 }
 
 #[test]

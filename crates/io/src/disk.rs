@@ -8,7 +8,12 @@
 use pbxt_base::Result;
 use std::any::Any;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
+
+/// Room is given back in blocks of so many bytes. Where the file system's blocks are larger, those that are not given
+/// back as a whole keep their room.
+pub const GIVE_BACK_BYTES: u64 = 4096;
 
 /// Held for as long as this process uses the directory.
 pub type DiskLock = Box<dyn Any + Send + Sync>;
@@ -39,6 +44,10 @@ pub trait Disk: Send + Sync + Debug {
     /// Bytes of an existing file.
     fn size(&self, name: &str) -> Result<u64> {
         self.open(name, false)?.len()
+    }
+    /// Bytes an existing file takes on the medium: at most `size`, less where room was given back.
+    fn room(&self, name: &str) -> Result<u64> {
+        self.size(name)
     }
     /// All names, sorted.
     fn list(&self) -> Result<Vec<String>>;
@@ -83,4 +92,10 @@ pub trait DiskFile: Send + Sync + Debug {
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
     /// Makes everything written durable. Never called again after it failed.
     fn sync_data(&self) -> Result<()>;
+    /// Gives the room of these bytes back; they read as zeros from now on (contract M7). Borders are multiples of
+    /// `GIVE_BACK_BYTES`. Says false, and changes nothing, if the medium cannot.
+    fn give_back(&self, range: Range<u64>) -> Result<bool> {
+        let _ = range;
+        Ok(false)
+    }
 }

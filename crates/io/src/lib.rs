@@ -16,7 +16,7 @@ mod worker;
 
 pub use block_file::DirectIo;
 pub use clock::{Clock, SystemClock};
-pub use disk::{Disk, DiskFile, DiskLock, ReadRequest};
+pub use disk::{Disk, DiskFile, DiskLock, GIVE_BACK_BYTES, ReadRequest};
 pub use lane::{Answer, Lane};
 pub use os_disk::OsDisk;
 pub use parallel::{for_each_parallel, memory_bytes, parallelism, random_u128};

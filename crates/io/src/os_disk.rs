@@ -12,10 +12,14 @@ use crate::disk::{Disk, DiskFile, DiskLock};
 use pbxt_base::{Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What `stat` counts the room of a file in, whatever the blocks of the file system are.
+const STAT_BLOCK_BYTES: u64 = 512;
 
 /// A directory of the operating system.
 #[derive(Debug)]
@@ -127,6 +131,13 @@ impl Disk for OsDisk {
         std::fs::metadata(&path)
             .map(|metadata| metadata.len())
             .map_err(|source| failure(&path, "ask for the length of", source))
+    }
+
+    fn room(&self, name: &str) -> Result<u64> {
+        let path = self.path(name);
+        std::fs::metadata(&path)
+            .map(|metadata| metadata.len().min(metadata.blocks() * STAT_BLOCK_BYTES))
+            .map_err(|source| failure(&path, "ask for the room of", source))
     }
 
     fn list(&self) -> Result<Vec<String>> {
@@ -244,6 +255,31 @@ impl DiskFile for OsFile {
             .sync_data()
             .map_err(|source| self.failure("sync", source))
     }
+
+    fn give_back(&self, range: Range<u64>) -> Result<bool> {
+        match make_hole(&self.file, range) {
+            Ok(()) => Ok(true),
+            Err(source) if source.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
+            Err(source) => Err(self.failure("give back room of", source)),
+        }
+    }
+}
+
+fn make_hole(file: &File, range: Range<u64>) -> io::Result<()> {
+    let number =
+        |bytes| libc::off_t::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+    let (begin, length) = (number(range.start)?, number(range.end - range.start)?);
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    loop {
+        // SAFETY: plain system call on an open descriptor.
+        if unsafe { libc::fallocate(file.as_raw_fd(), mode, begin, length) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
 }
 
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {
@@ -300,6 +336,29 @@ pub(crate) fn failure(path: &Path, op: &'static str, source: io::Error) -> Error
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_that_is_given_back_reads_as_zeros_and_is_free() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let disk = OsDisk::open(directory.path(), true).expect("a directory");
+        let file = disk.create("a", 0).expect("a new file");
+        file.write_at(&vec![7; 10 * 4096], 0).expect("a write");
+        file.sync_data().expect("a sync");
+        assert_eq!(disk.room("a").expect("its room"), 10 * 4096);
+        if !file.give_back(4096..8 * 4096).expect("an answer") {
+            return; // A medium without holes keeps the bytes.
+        }
+        let mut back = vec![1; 10 * 4096];
+        file.read_at(&mut back, 0).expect("a read");
+        assert_eq!(
+            (back[4095], back[4096], back[8 * 4096 - 1], back[8 * 4096]),
+            (7, 0, 0, 7)
+        );
+        assert_eq!(disk.room("a").expect("its room"), 3 * 4096);
+        assert_eq!(disk.size("a").expect("its bytes"), 10 * 4096);
+        let error = disk.open("a", false).and_then(|file| file.give_back(0..4096));
+        assert!(error.expect_err("not writable").to_string().contains("/a'"));
+    }
 
     #[test]
     fn files_come_and_go_and_errors_name_them() {

@@ -21,6 +21,7 @@ use pbxt_base::codec::{get_u32, put_u32};
 use pbxt_base::{Addr, AddrClass, Error, Result, SegmentId, checksum, stop_point};
 use pbxt_io::DiskFile;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -317,6 +318,19 @@ impl BlobStore {
         }
         self.store.drop_segment(SegmentClass::Blob, id)?;
         Ok(true)
+    }
+
+    /// Gives the room of these bytes back, which belong to values that nobody reads any more (rules S50, S52). Says false if
+    /// the medium keeps it.
+    pub fn give_back(&self, id: SegmentId, range: Range<u64>) -> Result<bool> {
+        let file = self.store.file(SegmentClass::Blob, id)?;
+        debug_assert!(
+            range.start >= SEGMENT_HEADER_BYTES as u64 && range.end <= file.len()?,
+            "S52: {range:?} of {}",
+            file.name()
+        );
+        stop_point!("blob.before_give_back");
+        file.give_back(range)
     }
 
     /// Everything below this address (as a number) is durable.

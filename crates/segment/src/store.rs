@@ -501,7 +501,7 @@ impl SegmentStore {
         self.manifest.append(ManifestRecord::Closed { end })
     }
 
-    /// Bytes of all segment files, by class and rising id. A file that goes meanwhile is left out.
+    /// Bytes that the segment files take on the medium, by class and rising id. A file that goes meanwhile is left out.
     pub fn sizes(&self) -> Result<Vec<(SegmentClass, SegmentId, u64)>> {
         let mut sizes = Vec::new();
         for (class, id) in self
@@ -510,7 +510,7 @@ impl SegmentStore {
             .iter()
             .filter_map(|name| parse_segment_name(name))
         {
-            match self.disk.size(&segment_name(class, id)) {
+            match self.disk.room(&segment_name(class, id)) {
                 Ok(bytes) => sizes.push((class, id, bytes)),
                 Err(error) if is_missing(&error) => {}
                 Err(error) => return Err(error),

@@ -172,7 +172,7 @@ fn length_after(file: &SimFile, mood: Mood, rng: &mut Rng) -> u64 {
 /// Carries over which ranges were written, less those of which no sector reached the medium.
 fn note_what_remains(file: &SimFile, writes: &[&Unsynced], kept: &[u64], after: &mut SimFile) {
     let mut uncertain = SimFile::default();
-    for write in writes {
+    for write in writes.iter().filter(|write| !write.is_hole) {
         uncertain.note_written(write.offset..write.offset + write.bytes.len() as u64);
     }
     let len = after.visible.len();

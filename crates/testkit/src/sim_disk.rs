@@ -20,9 +20,10 @@ use crate::rng::Rng;
 use crate::sim_file::{SECTOR, SimFile};
 use parking_lot::Mutex;
 use pbxt_base::{Error, Result};
-use pbxt_io::{Disk, DiskFile, DiskLock};
+use pbxt_io::{Disk, DiskFile, DiskLock, GIVE_BACK_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, Default)]
@@ -241,10 +242,9 @@ impl State {
     }
 
     fn give_back_space(&mut self, number: u64) {
-        let bytes = self
-            .files
-            .get(&number)
-            .map_or(0, |file| file.visible.len().max(file.preallocated));
+        let bytes = self.files.get(&number).map_or(0, |file| {
+            file.visible.len().max(file.preallocated) - file.given_back
+        });
         if let Some(free) = &mut self.free_bytes {
             *free += bytes;
         }
@@ -317,6 +317,13 @@ impl Disk for SimDisk {
         state.file(from, "rename")?;
         state.change(DirectoryChange::Rename(from.to_owned(), to.to_owned()));
         Ok(())
+    }
+
+    fn room(&self, name: &str) -> Result<u64> {
+        let mut state = self.state.lock();
+        state.powered(name, "ask for the room of")?;
+        let file = state.file(name, "ask for the room of")?;
+        Ok(file.visible.len() - file.given_back)
     }
 
     fn exists(&self, name: &str) -> Result<bool> {
@@ -470,5 +477,24 @@ impl DiskFile for Handle {
             }
         }
         Ok(())
+    }
+
+    fn give_back(&self, range: Range<u64>) -> Result<bool> {
+        let mut state = self.state.lock();
+        state.operate(&self.name, "give back room of")?;
+        let is_whole = |border: u64| border.is_multiple_of(GIVE_BACK_BYTES);
+        let file = state
+            .files
+            .get_mut(&self.number)
+            .ok_or_else(|| failure(&self.name, "give back room of", "no such file"))?;
+        if !is_whole(range.start) || !is_whole(range.end) || range.end > file.visible.len() {
+            drop(state);
+            panic!("S52: bytes {range:?} of '{}' are given back", self.name);
+        }
+        let bytes = file.give_back(range);
+        if let Some(free) = &mut state.free_bytes {
+            *free += bytes;
+        }
+        Ok(true)
     }
 }

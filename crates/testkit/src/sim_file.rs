@@ -18,6 +18,8 @@ pub(crate) const SECTOR: u64 = SECTOR_BYTES as u64;
 pub(crate) struct Unsynced {
     pub(crate) offset: u64,
     pub(crate) bytes: Arc<[u8]>,
+    /// Zeros because the room was given back.
+    pub(crate) is_hole: bool,
 }
 
 /// One file; see the module.
@@ -31,6 +33,8 @@ pub(crate) struct SimFile {
     pub(crate) written: BTreeMap<u64, u64>,
     /// Bytes set aside when the file was made; writes within them need no space.
     pub(crate) preallocated: u64,
+    /// Bytes whose room was given back.
+    pub(crate) given_back: u64,
     /// Sectors that cannot be read.
     pub(crate) unreadable: Vec<u64>,
 }
@@ -78,7 +82,23 @@ impl SimFile {
         self.unsynced.push(Unsynced {
             offset,
             bytes: bytes.into(),
+            is_hole: false,
         });
+    }
+
+    /// Makes a hole: zeros, which a power cut may leave out sector by sector until the next sync (contract M7). It counts as written
+    /// all the same: who writes there again breaks P1. Returns the bytes that took room until now.
+    pub(crate) fn give_back(&mut self, range: Range<u64>) -> u64 {
+        let before = self.visible.room(&range);
+        let bytes: Arc<[u8]> = vec![0; (range.end - range.start) as usize].into();
+        self.visible.clear(&range);
+        self.unsynced.push(Unsynced {
+            offset: range.start,
+            bytes,
+            is_hole: true,
+        });
+        self.given_back += before;
+        before
     }
 
     pub(crate) fn sync(&mut self) {

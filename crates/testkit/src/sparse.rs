@@ -62,6 +62,18 @@ impl Sparse {
         true
     }
 
+    /// Bytes of whole pages in the range that take memory.
+    pub(crate) fn room(&self, range: &std::ops::Range<u64>) -> u64 {
+        let (from, to) = (range.start.div_ceil(PAGE as u64), range.end / PAGE as u64);
+        self.pages.range(from..to.max(from)).count() as u64 * PAGE as u64
+    }
+
+    /// Forgets the whole pages in the range.
+    pub(crate) fn clear(&mut self, range: &std::ops::Range<u64>) {
+        let (from, to) = (range.start.div_ceil(PAGE as u64), range.end / PAGE as u64);
+        self.pages.retain(|page, _| !(from..to).contains(page));
+    }
+
     /// Writes; the file grows if it must.
     pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) {
         Self::pieces(offset, bytes.len(), |page, within, range| {
