@@ -26,6 +26,14 @@ pub trait Disk: Send + Sync + Debug {
     fn open_blocks(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         self.open(name, false)
     }
+    /// Opens an existing file, which was preallocated, for the one who writes it upwards and syncs often.
+    fn open_log(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.open(name, true)
+    }
+    /// How `open_log` writes, as a sentence without a subject: "past the page cache ...".
+    fn log_writes(&self) -> String {
+        "as everything else".into()
+    }
     /// How `open_blocks` reads, as a sentence without a subject: "past the page cache ...".
     fn block_reads(&self) -> String {
         "one at a time".into()
@@ -81,6 +89,11 @@ pub trait DiskFile: Send + Sync + Debug {
     }
     /// Writes all of `buf`.
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
+    /// Writes all of `buf`, of which a sync will follow at once: past the system's page cache where the medium can. Place and
+    /// length are whole sectors.
+    fn write_sectors_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.write_at(buf, offset)
+    }
     /// Makes everything written durable. Never called again after it failed.
     fn sync_data(&self) -> Result<()>;
 }
