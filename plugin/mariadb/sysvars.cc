@@ -26,10 +26,12 @@ MYSQL_SYSVAR_ULONGLONG(cache_size, cache_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_
 /* The numbers are those of pbxt_options. */
 const char* direct_io_names[] = {"OFF", "AUTO", NullS};
 TYPELIB direct_io_typelib = {array_elements(direct_io_names) - 1, "pbxt_direct_io", direct_io_names, NULL};
-MYSQL_SYSVAR_ENUM(direct_io, direct_io, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
-                  "How files of rows and indexes are read. AUTO: past the page cache of the operating system "
-                  "where it allows that, so that pbxt_cache_size is all the memory of data. OFF: through it",
-                  NULL, NULL, 1, &direct_io_typelib);
+MYSQL_SYSVAR_ENUM(
+    direct_io, direct_io, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+    "How files of rows and indexes are read and commits written. AUTO: past the page cache of the "
+    "operating system where it allows that, so that pbxt_cache_size is all the memory of data and "
+    "a commit writes no whole pages. OFF: through it",
+    NULL, NULL, 1, &direct_io_typelib);
 MYSQL_SYSVAR_UINT(
     flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_RQCMDARG,
     "1: a commit is on disk when it returns; 2: handed to the operating system, on disk within a second; "

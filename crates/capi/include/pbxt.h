@@ -118,7 +118,7 @@ typedef struct pbxt_options {
   uint64_t cache_bytes;  /* one memory budget; 0 = a quarter of the machine's memory */
   uint8_t read_only;
   uint8_t background_threads; /* 1 = normal operation; 0 = caller steps (tests) */
-  uint8_t direct_io;          /* 1 = rows and indexes past the page cache where it can be; 0 = through it */
+  uint8_t direct_io;          /* 1 = blocks and commits past the page cache where it can be; 0 = through it */
 } pbxt_options;
 
 pbxt_status pbxt_open(const pbxt_options* options, const pbxt_host* host, pbxt_db** db);

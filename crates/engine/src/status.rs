@@ -278,6 +278,7 @@ impl Database {
         line(format!("PBXT {} STATUS OUTPUT", env!("CARGO_PKG_VERSION")));
         line(format!("Database: {}", self.store.location()));
         line(format!("Rows and indexes are read {}", self.store.block_reads()));
+        line(format!("The log is written {}", self.store.log_writes()));
         line(format!(
             "Health: {}",
             self.poisoned()

@@ -93,6 +93,9 @@ fn live(directory: &Path, wanted: DirectIo, cache_bytes: u64) -> Vec<PlayRow> {
     let through = "Rows and indexes are read through the page cache";
     assert!(report.contains("Rows and indexes are read "), "{report}");
     assert!(wanted == DirectIo::Auto || report.contains(through), "{report}");
+    let through = "The log is written through the page cache";
+    assert!(report.contains("The log is written "), "{report}");
+    assert!(wanted == DirectIo::Auto || report.contains(through), "{report}");
     drop((client, table));
     db.close().expect("closed");
     rows

@@ -109,7 +109,7 @@ impl BlockReads {
 }
 
 /// What a file system says that does not know direct reads.
-fn is_refusal(source: &io::Error) -> bool {
+pub(crate) fn is_refusal(source: &io::Error) -> bool {
     matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }
 

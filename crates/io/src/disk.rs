@@ -31,6 +31,14 @@ pub trait Disk: Send + Sync + Debug {
     fn open_blocks(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         self.open(name, false)
     }
+    /// Opens an existing file, which was preallocated, for the one who writes it upwards and syncs often.
+    fn open_log(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.open(name, true)
+    }
+    /// How `open_log` writes, as a sentence without a subject: "past the page cache ...".
+    fn log_writes(&self) -> String {
+        "as everything else".into()
+    }
     /// How `open_blocks` reads, as a sentence without a subject: "past the page cache ...".
     fn block_reads(&self) -> String {
         "one at a time".into()
@@ -90,9 +98,14 @@ pub trait DiskFile: Send + Sync + Debug {
     }
     /// Writes all of `buf`.
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
+    /// Writes all of `buf`, of which a sync will follow at once: past the system's page cache where the medium can. Place and
+    /// length are whole sectors.
+    fn write_sectors_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.write_at(buf, offset)
+    }
     /// Makes everything written durable. Never called again after it failed.
     fn sync_data(&self) -> Result<()>;
-    /// Gives the room of these bytes back; they read as zeros from now on (contract M7). Borders are multiples of
+    /// Gives the room of these bytes back; they read as zeros from now on (contract M8). Borders are multiples of
     /// `GIVE_BACK_BYTES`. Says false, and changes nothing, if the medium cannot.
     fn give_back(&self, range: Range<u64>) -> Result<bool> {
         let _ = range;

@@ -12,6 +12,7 @@ mod page_buffer;
 mod parallel;
 mod poison;
 mod ring;
+mod sector_file;
 mod worker;
 
 pub use block_file::DirectIo;

@@ -3,12 +3,13 @@
 //! Rules: every error names the file and the operation; ENOSPC and EDQUOT are `NoSpace`, EROFS, EACCES and EPERM on a
 //! write are `ReadOnlyMedia`. Preallocation is real (fallocate), so a full disk shows when a segment is made and not
 //! when a commit is written.
-//! Finished files are read past the page cache where that works (block_file.rs); the log and the manifest are not: they
-//! are written in parts of pages and read back soon (docs/decisions/0005).
+//! Finished files are read past the page cache where that works (block_file.rs, docs/decisions/0005); the log is written past it
+//! (sector_file.rs, docs/decisions/0009), and read through it, as everything of manifest and large values.
 //! Latches and I/O: none; `pread`, `pwrite`, `fdatasync` on shared descriptors.
 
 use crate::block_file::{BlockReads, DirectIo};
 use crate::disk::{Disk, DiskFile, DiskLock};
+use crate::sector_file::{SectorFile, SectorWrites};
 use pbxt_base::{Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -26,6 +27,7 @@ const STAT_BLOCK_BYTES: u64 = 512;
 pub struct OsDisk {
     directory: PathBuf,
     blocks: BlockReads,
+    sectors: Arc<SectorWrites>,
 }
 
 impl OsDisk {
@@ -48,13 +50,15 @@ impl OsDisk {
         Ok(Self {
             directory: directory.to_owned(),
             blocks: BlockReads::new(DirectIo::Auto),
+            sectors: SectorWrites::new(DirectIo::Auto),
         })
     }
 
-    /// Says how blocks of finished files are to be read; `Auto` if nobody says anything.
+    /// Says how blocks of finished files are to be read and how the log is to be written; `Auto` if nobody says anything.
     pub fn with_direct_io(self, wanted: DirectIo) -> Self {
         Self {
             blocks: BlockReads::new(wanted),
+            sectors: SectorWrites::new(wanted),
             ..self
         }
     }
@@ -90,13 +94,17 @@ impl Disk for OsDisk {
     }
 
     fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(OsFile::open(&self.path(name), writable)?))
+    }
+
+    fn open_log(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         let path = self.path(name);
-        let opened = OpenOptions::new().read(true).write(writable).open(&path);
-        let file = opened.map_err(|source| failure(&path, "open", source))?;
-        Ok(Arc::new(OsFile {
-            name: path.display().to_string(),
-            file,
-        }))
+        let plain = OsFile::open(&path, true)?;
+        Ok(Arc::new(SectorFile::open(&path, plain, &self.sectors)?))
+    }
+
+    fn log_writes(&self) -> String {
+        self.sectors.describe()
     }
 
     fn open_blocks(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
@@ -206,13 +214,24 @@ impl Disk for OsDisk {
     }
 }
 
+/// A file that is read and written through the page cache.
 #[derive(Debug)]
-struct OsFile {
+pub(crate) struct OsFile {
     name: String,
     file: File,
 }
 
 impl OsFile {
+    /// The existing file at `path`.
+    pub(crate) fn open(path: &Path, writable: bool) -> Result<Self> {
+        let opened = OpenOptions::new().read(true).write(writable).open(path);
+        let file = opened.map_err(|source| failure(path, "open", source))?;
+        Ok(Self {
+            name: path.display().to_string(),
+            file,
+        })
+    }
+
     fn failure(&self, op: &'static str, source: io::Error) -> Error {
         failure(Path::new(&self.name), op, source)
     }

@@ -72,6 +72,11 @@ impl DiskFile for HashingFile {
         self.file.write_at(buf, offset)
     }
 
+    fn write_sectors_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.hash.lock().add(buf, offset);
+        self.file.write_sectors_at(buf, offset)
+    }
+
     fn sync_data(&self) -> Result<()> {
         self.file.sync_data()
     }

@@ -25,7 +25,7 @@ use crate::store_pieces::PieceIds;
 use parking_lot::{Mutex, RwLock};
 use pbxt_base::{Error, Lsn, Result, SegmentId, invariant, stop_point};
 use pbxt_io::{Disk, DiskFile, DiskLock, Poison};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 const LOCK_NAME: &str = "pbxt.lock";
@@ -73,8 +73,8 @@ pub struct SegmentStore {
     files: RwLock<FileMap>,
     /// Held by the thread that prepares a segment.
     preparing: Mutex<()>,
-    /// Hot segments this life has prepared and not begun.
-    prepared: Mutex<HashSet<SegmentId>>,
+    /// Hot segments this life has prepared and not begun, open for the log.
+    prepared: Mutex<HashMap<SegmentId, Arc<dyn DiskFile>>>,
     /// Hashes of the hot segments this life has begun and not sealed.
     hashes: Mutex<HashMap<SegmentId, Arc<Mutex<HashState>>>>,
     _lock: DiskLock,
@@ -245,7 +245,7 @@ impl SegmentStore {
     /// life prepared and never begun is made anew, so no byte of it is written twice.
     pub fn prepare(&self, id: SegmentId) -> Result<()> {
         let _turn = self.preparing.lock();
-        if self.prepared.lock().contains(&id) {
+        if self.prepared.lock().contains_key(&id) {
             return Ok(());
         }
         let name = segment_name(SegmentClass::Hot, id);
@@ -256,8 +256,10 @@ impl SegmentStore {
         // Durable now: the name and the size. Without them a commit could be written into a file a crash forgets.
         file.sync_data()?;
         self.disk.sync_dir()?;
+        // Opened here, where a failure is the preparer's and not a commit's.
+        let log = self.disk.open_log(&name)?;
         self.files.write().insert((SegmentClass::Hot, id), file);
-        self.prepared.lock().insert(id);
+        self.prepared.lock().insert(id, log);
         Ok(())
     }
 
@@ -283,10 +285,12 @@ impl SegmentStore {
         cut_checksum: u32,
         first_lsn: Lsn,
     ) -> Result<Arc<dyn DiskFile>> {
+        let file = self.prepared.lock().remove(&id);
         invariant!(
-            self.prepared.lock().remove(&id),
+            file.is_some(),
             "D10: segment {id} is prepared once before it is begun"
         );
+        let file = file.map_or_else(|| self.file(SegmentClass::Hot, id), Ok)?;
         let header = SegmentHeader {
             segment_bytes: self.geometry.hot_segment_bytes,
             chunk_bytes: self.geometry.chunk_bytes,
@@ -298,10 +302,7 @@ impl SegmentStore {
         };
         let hash = Arc::new(Mutex::new(HashState::default()));
         self.hashes.lock().insert(id, Arc::clone(&hash));
-        let writer = Arc::new(HashingFile {
-            file: self.file(SegmentClass::Hot, id)?,
-            hash,
-        });
+        let writer = Arc::new(HashingFile { file, hash });
         writer.write_at(&header.encode(), 0)?;
         // Durable now: the header. Without it the manifest would vouch for a segment that cannot be read.
         writer.sync_data()?;

@@ -90,6 +90,11 @@ impl SegmentStore {
         self.disk.block_reads()
     }
 
+    /// How the log is written, as a sentence without a subject.
+    pub fn log_writes(&self) -> String {
+        self.disk.log_writes()
+    }
+
     /// Number the next piece file of a class gets at least.
     pub fn next_piece_id(&self, class: SegmentClass) -> SegmentId {
         SegmentId::new(self.piece_ids.of(class).load(Ordering::Relaxed))

@@ -38,6 +38,7 @@ struct State {
     operations: u64,
     syncs: u64,
     bytes_written: u64,
+    sector_writes: u64,
     cut_at: Option<u64>,
     is_off: bool,
     free_bytes: Option<u64>,
@@ -128,6 +129,11 @@ impl SimDisk {
     /// Bytes written so far.
     pub fn bytes_written(&self) -> u64 {
         self.state.lock().bytes_written
+    }
+
+    /// Writes of whole sectors, which a sync was to follow, so far.
+    pub fn sector_writes(&self) -> u64 {
+        self.state.lock().sector_writes
     }
 
     /// Whole content of a file, as a reader sees it.
@@ -457,6 +463,17 @@ impl DiskFile for Handle {
         } else {
             Ok(())
         }
+    }
+
+    fn write_sectors_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        assert!(
+            offset.is_multiple_of(SECTOR) && (buf.len() as u64).is_multiple_of(SECTOR),
+            "D30: {} bytes at {offset} of '{}' are not whole sectors",
+            buf.len(),
+            self.name
+        );
+        self.state.lock().sector_writes += 1;
+        self.write_at(buf, offset)
     }
 
     fn sync_data(&self) -> Result<()> {

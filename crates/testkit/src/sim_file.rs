@@ -86,7 +86,7 @@ impl SimFile {
         });
     }
 
-    /// Makes a hole: zeros, which a power cut may leave out sector by sector until the next sync (contract M7). It counts as written
+    /// Makes a hole: zeros, which a power cut may leave out sector by sector until the next sync (contract M8). It counts as written
     /// all the same: who writes there again breaks P1. Returns the bytes that took room until now.
     pub(crate) fn give_back(&mut self, range: Range<u64>) -> u64 {
         let before = self.visible.room(&range);

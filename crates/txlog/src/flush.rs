@@ -66,7 +66,7 @@ impl Core {
         let adjacent =
             |a: &BatchSpan, b: &BatchSpan| self.layout.chunk_of(a.start) == self.layout.chunk_of(b.start);
         for run in spans.chunk_by(adjacent) {
-            self.write_run(flusher, run)?;
+            self.write_run(flusher, run, goal)?;
         }
         flusher.spans = spans;
         if goal == Goal::Durable {
@@ -76,7 +76,7 @@ impl Core {
     }
 
     /// Writes batches of one chunk that follow each other without a gap.
-    fn write_run(&self, flusher: &mut Flusher, run: &[BatchSpan]) -> Result<()> {
+    fn write_run(&self, flusher: &mut Flusher, run: &[BatchSpan], goal: Goal) -> Result<()> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else {
             return Ok(());
         };
@@ -117,9 +117,13 @@ impl Core {
                 .read((first.start - chunk.start()) as usize, bytes as usize)
         };
         stop_point!("flush.before_write");
-        flusher
-            .file
-            .write_at(image, self.layout.file_offset(first.start))?;
+        let offset = self.layout.file_offset(first.start);
+        match goal {
+            // The page cache would only make whole pages of it, again with each sync (D30).
+            Goal::Durable => flusher.file.write_sectors_at(image, offset)?,
+            // Nobody waits for the medium.
+            Goal::Written => flusher.file.write_at(image, offset)?,
+        }
         stop_point!("flush.after_write");
         flusher.unsynced_bytes += bytes;
         count(&self.counters.bytes_written, bytes);
