@@ -99,6 +99,12 @@ mod planted {
     }
 
     #[test]
+    fn a_change_of_a_row_that_was_only_looked_at_is_caught() {
+        let kinds = caught("semi.no_return", Isolation::ReadCommitted, ConflictMode::Error);
+        assert!(kinds.contains(&Kind::StaleRead), "{kinds:?}");
+    }
+
+    #[test]
     fn a_writer_that_passes_over_row_locks_is_caught() {
         let kinds = caught(
             "link.ignores_locks",
