@@ -74,6 +74,8 @@ class ha_pbxt final : public handler {
   int index_next_same(uchar* record, const uchar* key, uint key_length) override;
   int read_range_first(const key_range* start, const key_range* end, bool equal, bool sorted) override;
   void unlock_row() override { pbxt_unlock_row(cursor_); }
+  void try_semi_consistent_read(bool on) override { pbxt_try_semi_consistent(cursor_, on); }
+  bool was_semi_consistent_read() override { return pbxt_was_semi_consistent(cursor_) != 0; }
 
   /* ---- changes: ha_pbxt_write.cc ---- */
   int write_row(const uchar* record) override;

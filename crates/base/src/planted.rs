@@ -16,6 +16,8 @@ pub const NAMES: &[&str] = &[
     "index.no_anti_entries",
     // A row found through an index is not looked up there again once it is locked (T22).
     "index.no_second_look",
+    // A row that was looked at without a lock is changed all the same (T40).
+    "semi.no_return",
     // Writers pass over explicit row locks (T16).
     "link.ignores_locks",
     // Rows that a SERIALIZABLE transaction reads are not noted (T30).

@@ -607,6 +607,12 @@ pbxt_status pbxt_fetch(pbxt_cursor* cursor, uint64_t row_id,
                        uint8_t* record); /* by row id: what the cursor's mode can see; own changes included */
 void pbxt_unlock_row(
     pbxt_cursor* cursor); /* the row last read did not match: its lock may go (READ COMMITTED) */
+/* While it is on, a scan for rows to change under READ COMMITTED shows a row that others have locked as it
+   was last committed, without a lock, instead of waiting for it. After a row that matches the caller asks
+   whether it was shown so; if it was, it must not be changed yet: the next move of the scan is to the same
+   row again, locked, as it is then, unless it is gone. Off when the statement ends. */
+void pbxt_try_semi_consistent(pbxt_cursor* cursor, int on);
+int pbxt_was_semi_consistent(pbxt_cursor* cursor);
 
 pbxt_status pbxt_insert(pbxt_cursor* cursor, const uint8_t* record);
 /* Change or delete the row `row_id` as last read through this session. */

@@ -480,6 +480,27 @@ pub unsafe extern "C" fn pbxt_unlock_row(handle: *mut PbxtCursor) {
     });
 }
 
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_try_semi_consistent(handle: *mut PbxtCursor, on: i32) {
+    value((), || {
+        // SAFETY: a valid handle.
+        if let Ok(cursor) = unsafe { cursor(handle) } {
+            cursor.cursor.try_semi_consistent(on != 0);
+        }
+    });
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_was_semi_consistent(handle: *mut PbxtCursor) -> i32 {
+    value(0, || {
+        // SAFETY: a valid handle.
+        let cursor = unsafe { cursor(handle) };
+        cursor.map_or(0, |cursor| i32::from(cursor.cursor.was_semi_consistent()))
+    })
+}
+
 /// Commits the change of an autonomous cursor.
 fn finish_autonomous(outer: &mut PbxtCursor) -> Result<(), Error> {
     outer.autonomous.as_deref_mut().map_or(Ok(()), Session::commit)

@@ -12,6 +12,7 @@ use crate::definition::ConflictMode;
 use crate::error::{Error, Result};
 use crate::index_cursor::IndexScan;
 use crate::locking::{Busy, RowLock, blockers_of, dropped};
+use crate::semi_consistent::Semi;
 use crate::session::{Isolation, Session};
 use crate::table::Table;
 use crate::table_scan::{Step, TableScan};
@@ -65,15 +66,17 @@ const KILL_CHECK_ROWS: u32 = 4096;
 #[derive(Debug)]
 pub struct Cursor {
     pub(crate) table: Arc<Table>,
-    bind: Bind,
+    pub(crate) bind: Bind,
     pub(crate) access: Access,
     pub(crate) view: View,
     scan: TableScan,
     filter: Option<Arc<RowFilter>>,
     pub(crate) index: IndexScan,
     row: RowId,
-    /// The row last read was not locked before that read.
-    lock_is_new: bool,
+    /// The lock of the row last read, if the transaction did not have it before that read.
+    new_lock: Option<LockMode>,
+    /// Rows that others have locked are looked at first (rule T40).
+    pub(crate) semi: Semi,
     /// What is read is noted (rule T30).
     pub(crate) is_noting: bool,
     until_kill_check: u32,
@@ -93,7 +96,8 @@ impl Cursor {
             filter: None,
             index: IndexScan::default(),
             row: RowId::new(0),
-            lock_is_new: false,
+            new_lock: None,
+            semi: Semi::Off,
             is_noting: false,
             until_kill_check: KILL_CHECK_ROWS,
             shown: 0,
@@ -156,6 +160,13 @@ impl Cursor {
         session: &mut Session,
         mut show: impl FnMut(&RowVersion<'_>) -> Result<()>,
     ) -> Result<bool> {
+        if self.comes_back() {
+            let visited = self.visit(session, self.row, &mut show);
+            self.is_back();
+            if visited? == Visit::Shown {
+                return Ok(true);
+            }
+        }
         loop {
             match self.scan.step(&session.db, &self.table)? {
                 Step::Hot(row) => {
@@ -253,16 +264,23 @@ impl Cursor {
             self.access = Access::Current;
             self.view = View::new(viewer);
         }
-        let visit = self.visit(session, row, &mut show)?;
+        // Rule T40: no scan comes back to this row.
+        let semi = std::mem::take(&mut self.semi);
+        let visit = self.visit(session, row, &mut show);
+        self.semi = semi;
+        self.leave_row();
+        let visit = visit?;
         session.settle_victim()?;
         Ok(visit == Visit::Shown)
     }
 
     /// The row last read did not match: its lock may go where the isolation level allows it.
     pub fn unlock_row(&mut self, session: &mut Session) {
-        if self.lock_is_new && session.isolation() == Isolation::ReadCommitted {
-            session.unlock_row(&self.table, self.row);
-            self.lock_is_new = false;
+        self.leave_row();
+        if session.isolation() == Isolation::ReadCommitted
+            && let Some(mode) = self.new_lock.take()
+        {
+            session.unlock_row(&self.table, self.row, mode);
         }
     }
 
@@ -272,6 +290,7 @@ impl Cursor {
         session.refuse_if_doomed()?;
         // Rule L7: rows that are still being collected are rows of this transaction.
         session.flush_bulk(&self.table)?;
+        self.leave_row();
         let serializable = session.isolation() == Isolation::Serializable;
         let newest = self.bind.newest
             || session.isolation() == Isolation::ReadCommitted
@@ -352,7 +371,7 @@ impl Cursor {
         row: RowId,
         show: &mut impl FnMut(&RowVersion<'_>) -> Result<()>,
     ) -> Result<Visit> {
-        self.lock_is_new = false;
+        self.new_lock = None;
         let mut view = self.view.clone();
         match self.access {
             Access::LockSeen(mode) => {
@@ -363,19 +382,24 @@ impl Cursor {
                     Viewer::write(self.view.viewer.snapshot, session.work.txn, true)
                         .with_cursor(self.view.viewer.cursor),
                 );
-                match self.lock(session, row, mode)? {
+                match self.lock(session, row, mode, self.bind.busy)? {
                     RowLock::Held(_) => {}
                     RowLock::Skipped => return Ok(Visit::Hidden),
                     // The snapshot sees it, so it was deleted since.
                     RowLock::Gone => return self.conflict_or_skip(session, row),
                 }
             }
-            Access::LockNewest(mode) => match self.lock(session, row, mode)? {
-                RowLock::Held(_) => {}
-                // Rule T34: if the snapshot sees it, that is a write conflict.
-                RowLock::Gone if view.refuses_newer() => {}
-                RowLock::Gone | RowLock::Skipped => return Ok(Visit::Hidden),
-            },
+            Access::LockNewest(mode) => {
+                let may_look = self.may_look(session);
+                let busy = if may_look { Busy::Skip } else { self.bind.busy };
+                match self.lock(session, row, mode, busy)? {
+                    RowLock::Held(_) => {}
+                    // Rule T34: if the snapshot sees it, that is a write conflict.
+                    RowLock::Gone if view.refuses_newer() => {}
+                    RowLock::Skipped if may_look => return self.look(session, row, show),
+                    RowLock::Gone | RowLock::Skipped => return Ok(Visit::Hidden),
+                }
+            }
             Access::Current | Access::Snapshot => {}
         }
         view.viewer.own = session.work.txn;
@@ -390,18 +414,18 @@ impl Cursor {
         Ok(matches!(resolved, Resolved::Row(..)))
     }
 
-    fn lock(&mut self, session: &mut Session, row: RowId, mode: LockMode) -> Result<RowLock> {
-        let lock = session.lock_row(&self.table, row, mode, self.bind.busy)?;
-        self.lock_is_new = lock == RowLock::Held(true);
+    fn lock(&mut self, session: &mut Session, row: RowId, mode: LockMode, busy: Busy) -> Result<RowLock> {
+        let lock = session.lock_row(&self.table, row, mode, busy)?;
+        self.new_lock = (lock == RowLock::Held(true)).then_some(mode);
         Ok(lock)
     }
 
     /// A row changed since the snapshot is a write conflict, except for who asked to leave out rows it cannot have
     /// (SKIP LOCKED): a queue whose jobs others have taken is the very case it is for.
-    fn conflict_or_skip(&self, session: &mut Session, row: RowId) -> Result<Visit> {
+    fn conflict_or_skip(&mut self, session: &mut Session, row: RowId) -> Result<Visit> {
         if self.bind.busy == Busy::Skip {
-            if self.lock_is_new {
-                session.unlock_row(&self.table, row);
+            if let Some(mode) = self.new_lock.take() {
+                session.unlock_row(&self.table, row, mode);
             }
             return Ok(Visit::Hidden);
         }
@@ -450,6 +474,12 @@ impl Cursor {
                 blockers,
             )?;
         }
+    }
+
+    /// Counts a row that was shown.
+    #[inline]
+    pub(crate) fn count_one(&mut self) {
+        self.shown += 1;
     }
 
     /// Counts a row that was shown by its index entry.

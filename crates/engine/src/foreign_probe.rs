@@ -115,7 +115,7 @@ impl Session {
                         return Ok(true);
                     }
                     if is_new {
-                        self.unlock_row(&table, row);
+                        self.unlock_row(&table, row, LockMode::Shared);
                     }
                 }
                 RowLock::Gone | RowLock::Skipped => probe.probe_missed(self)?,

@@ -459,6 +459,7 @@ impl HostCursor {
 
     /// Leaves the transaction. Position and the values of the row last read stay.
     pub fn unbind(&mut self) {
+        self.cursor.try_semi_consistent(false);
         self.cursor.count_shown(&self.host.db);
     }
 
@@ -577,6 +578,16 @@ impl HostCursor {
     /// The row last read did not match.
     pub fn unlock_row(&mut self, session: &mut Session) {
         self.cursor.unlock_row(session);
+    }
+
+    /// From now on the host can come back to a row, or no longer.
+    pub fn try_semi_consistent(&mut self, on: bool) {
+        self.cursor.try_semi_consistent(on);
+    }
+
+    /// True if the row last read was shown without the lock it needs: the next move is to the same row.
+    pub fn was_semi_consistent(&mut self) -> bool {
+        self.cursor.was_semi_consistent()
     }
 
     /// Inserts the record.

@@ -7,7 +7,7 @@
 //! later readers pass it without a look at the row.
 //! Latches and I/O: none held between calls. Entries are immutable and live as long as the tree.
 
-use crate::cursor::{Access, Cursor, Visit};
+use crate::cursor::{Access, Cursor};
 use crate::database::Database;
 use crate::error::Result;
 use crate::fetch_ahead::{FetchAhead, Turn};
@@ -24,6 +24,9 @@ use std::sync::Arc;
 
 #[path = "index_probe.rs"]
 mod probe;
+#[path = "index_show.rs"]
+mod show;
+use show::SecondLook;
 
 /// Where to go in an index, by a key prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +70,7 @@ pub(crate) struct IndexScan {
     /// The group's first entry.
     group_mark: Option<EntryMark>,
     events: Vec<IndexEvent>,
+    second_look: SecondLook,
     ahead: FetchAhead,
     /// What of the index is noted as read (rule T30).
     pub(crate) noted: NotedScan,
@@ -104,6 +108,7 @@ impl IndexScan {
         self.close_noted();
         self.parts = None;
         self.entries.clear();
+        self.second_look.let_go();
         self.ahead.release();
         self.ended = true;
     }
@@ -147,6 +152,7 @@ impl Cursor {
         show: impl Show,
     ) -> Result<bool> {
         let table = Arc::clone(&self.table);
+        self.leave_row();
         self.index.prefix.clear();
         self.index.prefix.extend_from_slice(prefix);
         let (from, forward) = match seek {
@@ -184,6 +190,7 @@ impl Cursor {
         show: impl Show,
     ) -> Result<bool> {
         let table = Arc::clone(&self.table);
+        self.leave_row();
         let from = if last { SeekPos::END } else { SeekPos::START };
         if self.is_noting {
             self.note_open_range(session, KeyRange::everything(), !last);
@@ -210,9 +217,12 @@ impl Cursor {
         session: &mut Session,
         forward: bool,
         same: bool,
-        show: impl Show,
+        mut show: impl Show,
     ) -> Result<bool> {
         let table = Arc::clone(&self.table);
+        if self.comes_back() && self.show_again(session, &table, &mut show)? {
+            return Ok(true);
+        }
         let is_outgrown = self.is_noting && self.index.noted.is_outgrown_by(same);
         if is_outgrown || forward != self.index.forward || !self.index.ahead.is_waiting() {
             self.renew(session, &table, forward, is_outgrown)?;
@@ -553,39 +563,6 @@ impl Cursor {
         }
         Ok(decide_events(&self.view.viewer, self.index.events.iter().copied()) != EventDecision::Absent)
     }
-
-    fn show_entry(
-        &mut self,
-        session: &mut Session,
-        index: &Index,
-        key: &[u8],
-        row: RowId,
-        show: &mut impl Show,
-    ) -> Result<bool> {
-        let mut show = |version: &RowVersion<'_>| show.row(version);
-        if !matches!(self.access, Access::LockNewest(_) | Access::Current) {
-            return Ok(self.visit(session, row, &mut show)? == Visit::Shown);
-        }
-        // Rule T22: the row is locked by `visit`; only then its events under this key are final.
-        let db = Arc::clone(&session.db);
-        let viewer = Viewer {
-            own: session.work.txn,
-            ..self.view.viewer
-        };
-        let mut under_key = true;
-        let mut guarded = |version: &RowVersion<'_>| {
-            under_key =
-                planted!("index.no_second_look") || is_under_key(&db, index, key, row, &View::new(viewer))?;
-            if under_key { show(version) } else { Ok(()) }
-        };
-        let sleeps = session.gate.sleeps();
-        let visit = self.visit(session, row, &mut guarded)?;
-        self.index.is_stale = !under_key || session.gate.sleeps() != sleeps;
-        if visit == Visit::Shown && !under_key {
-            self.unlock_row(session);
-        }
-        Ok(visit == Visit::Shown && under_key)
-    }
 }
 
 /// The place behind all events of a row under a key.
@@ -644,15 +621,6 @@ pub(crate) fn event_of(db: &Database, stamp: Stamp, sign: Sign) -> IndexEvent {
         stamp,
         standing: db.txns.standing(stamp.txn, stamp.lsn, &guard),
     }
-}
-
-/// True if the row is under exactly this key for the viewer.
-fn is_under_key(db: &Database, index: &Index, key: &[u8], row: RowId, view: &View) -> Result<bool> {
-    let mut events = Vec::new();
-    events_of(db, &index.parts(), key, row, &mut MergedCursor::new(), |event| {
-        events.push(event);
-    })?;
-    Ok(decide_events(&view.viewer, events) == EventDecision::Present)
 }
 
 /// Calls `found` for every event of this row under exactly this key that may count. Others may have the same key, a million of them:

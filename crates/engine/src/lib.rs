@@ -77,6 +77,7 @@ mod row_output;
 mod row_pieces;
 mod row_shape;
 mod row_writer;
+mod semi_consistent;
 mod session;
 mod settle_tags;
 mod shown;

@@ -146,10 +146,10 @@ impl Session {
         }
     }
 
-    /// Gives up the explicit lock of a row that did not match (READ COMMITTED).
-    pub(crate) fn unlock_row(&mut self, table: &Table, row: RowId) {
+    /// Gives up the explicit lock of a row in the mode in which it was locked last (rule T17).
+    pub(crate) fn unlock_row(&mut self, table: &Table, row: RowId, mode: LockMode) {
         let Some(list) = &self.work.row_locks else { return };
-        if self.db.row_locks.unlock(list, table.id, row) {
+        if self.db.row_locks.unlock(list, table.id, row, mode) {
             self.work.rows_locked = self.work.rows_locked.saturating_sub(1);
             self.shown.rows_locked(self.work.rows_locked);
             self.db

@@ -77,7 +77,7 @@ mod planted {
             Isolation::RepeatableRead,
             ConflictMode::Error,
         );
-        assert_eq!(kinds.first(), Some(&Kind::LostUpdate));
+        assert!(kinds.contains(&Kind::LostUpdate), "{kinds:?}");
     }
 
     #[test]
@@ -95,7 +95,15 @@ mod planted {
             Isolation::ReadCommitted,
             ConflictMode::Error,
         );
-        assert_eq!(kinds.first(), Some(&Kind::WrongAnswer));
+        // Shown under a key that it has left, or not met under the one it has: entries behind it are not read again either.
+        let is_noticed = matches!(kinds.first(), Some(Kind::WrongAnswer | Kind::StaleRead));
+        assert!(is_noticed, "{kinds:?}");
+    }
+
+    #[test]
+    fn a_change_of_a_row_that_was_only_looked_at_is_caught() {
+        let kinds = caught("semi.no_return", Isolation::ReadCommitted, ConflictMode::Error);
+        assert_eq!(kinds.first(), Some(&Kind::LockIgnored));
     }
 
     #[test]

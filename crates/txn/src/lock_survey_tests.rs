@@ -62,7 +62,7 @@ fn rows_given_back_are_no_longer_counted() {
     let (mut one, mut two) = (list(1), list(2));
     lock(&locks, &mut one, 7, 1..=100, Shared);
     lock(&locks, &mut two, 7, [3, 4], Shared);
-    assert!(locks.unlock(&two, TableId::new(7), RowId::new(4)));
+    assert!(locks.unlock(&two, TableId::new(7), RowId::new(4), Shared));
     locks.release_all(one);
     assert_eq!(locks.survey(LIMITS).held, [held(2, 7, Shared, 1, &[3])]);
     locks.release_all(two);

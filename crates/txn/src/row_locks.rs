@@ -239,10 +239,10 @@ impl RowLocks {
         holders.any(|holder| holder.txn == txn && holder.holds(place_of(row), mode))
     }
 
-    /// Gives up one row before the end (a row read for update that does not match). True if a lock was held:
-    /// then the row's waiters must be told by `WaitGraph::released_one`. LOCKED stays; the next writer drops
-    /// it.
-    pub fn unlock(&self, list: &RowLockList, table: TableId, row: RowId) -> bool {
+    /// Gives up the lock of one row in one mode before the end (a row read for update that does not match); one in the other
+    /// mode stays. True if a lock was held: then the row's waiters must be told by `WaitGraph::released_one`. LOCKED stays;
+    /// the next writer drops it.
+    pub fn unlock(&self, list: &RowLockList, table: TableId, row: RowId, mode: LockMode) -> bool {
         let key = (table, leaf_of(row));
         let place = place_of(row);
         let mut partition = self.partition(key);
@@ -250,8 +250,12 @@ impl RowLocks {
         let Some(holder) = holders.find(|holder| holder.txn == list.txn) else {
             return false;
         };
-        let shared = holder.shared.remove(place);
-        holder.exclusive.remove(place) || shared
+        let set = if mode == LockMode::Shared {
+            &mut holder.shared
+        } else {
+            &mut holder.exclusive
+        };
+        set.remove(place)
     }
 
     /// Gives up all explicit locks of a transaction (rule T17): one step per leaf, none per row.

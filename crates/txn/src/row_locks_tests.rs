@@ -39,14 +39,22 @@ fn shared_locks_go_together_and_exclusive_ones_do_not() {
         RowAccess::Granted(()),
         "the next row is free"
     );
-    assert!(locks.unlock(&lists[1], TABLE, RowId::new(5)));
+    assert!(locks.unlock(&lists[1], TABLE, RowId::new(5), Shared));
     assert!(
-        !locks.unlock(&lists[1], TABLE, RowId::new(5)),
+        !locks.unlock(&lists[1], TABLE, RowId::new(5), Shared),
         "a lock is given up once"
     );
     assert_eq!(lock(&locks, &mut lists[0], 5, Exclusive), RowAccess::Granted(()));
     assert!(locks.holds(txn(1), TABLE, RowId::new(5), Exclusive));
     assert_eq!(locks.blockers(txn(3), TABLE, RowId::new(5), Shared), [txn(1)]);
+    assert!(locks.unlock(&lists[0], TABLE, RowId::new(5), Exclusive));
+    assert_eq!(locks.blockers(txn(3), TABLE, RowId::new(5), Shared), []);
+    let against_writers = locks.blockers(txn(3), TABLE, RowId::new(5), Exclusive);
+    assert_eq!(
+        against_writers,
+        [txn(1)],
+        "the lock it had before it asked for more"
+    );
 }
 
 #[test]

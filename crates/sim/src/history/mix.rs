@@ -169,7 +169,7 @@ impl Mix {
     fn predicate(&self, rng: &mut Rng, is_change: bool) -> (Predicate, Path) {
         let table = rng.below(self.tables as u64) as usize;
         let forward = rng.chance(70);
-        let choice = rng.below(if is_change { 80 } else { 100 });
+        let choice = rng.below(if is_change { 96 } else { 103 });
         let column = match choice {
             0..45 => 0,
             45..60 => 1,
@@ -184,6 +184,11 @@ impl Mix {
             85..93 => {
                 let filtered = column != NAME_INDEX && rng.chance(50);
                 (value, value + rng.below(4) as u32, Path::Table { filtered })
+            }
+            93..96 => {
+                // Rows that the index brings and the condition turns away.
+                let index = rng.below(COLUMNS as u64) as usize;
+                (value, value + rng.below(4) as u32, Path::Whole { index, forward })
             }
             _ => {
                 let index = rng.below(COLUMNS as u64) as usize;

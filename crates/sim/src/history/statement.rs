@@ -126,8 +126,15 @@ impl Player {
             running.how.whole = !matches!(action, Action::Lock(_, Busy::Skip));
             return Ok(true);
         }
-        if !holds && matches!(path, Path::Table { .. }) {
-            return Ok(false);
+        if let Some(cursor) = &mut running.cursor {
+            if !holds && !matches!(path, Path::Range { .. }) {
+                cursor.unlock_row(&mut self.client.session);
+                return Ok(false);
+            }
+            if cursor.was_semi_consistent() {
+                // The next move is to the same row, with its lock (rule T40).
+                return Ok(false);
+            }
         }
         let seen = stage.version_of(&shown.content)?;
         let now = stage.note(Record::tick);
@@ -154,6 +161,7 @@ impl Player {
         let (source, locks) = reach::source_of(self.level, action, stage.by_locks);
         let mut cursor = Cursor::new(&table.table);
         cursor.bind(&mut self.client.session, reach::bind_of(action))?;
+        cursor.try_semi_consistent(stage.chance(60));
         running.how.locks = locks;
         running.how.as_of = match source {
             Source::Snapshot => Some(self.take_snapshot(stage)),
