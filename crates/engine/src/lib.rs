@@ -20,6 +20,7 @@ mod catalog;
 mod check;
 mod check_diff;
 mod check_digest;
+mod check_references;
 mod check_runs;
 mod checkpoint;
 mod checkpoint_runs;
@@ -98,6 +99,7 @@ mod write;
 
 pub use autoinc::Reserved;
 pub use check::check_table;
+pub use check_references::Unkept;
 pub use counters::{Counter, Counters};
 pub use cursor::{Bind, Cursor};
 pub use database::{Database, Options};
