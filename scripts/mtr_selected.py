@@ -135,7 +135,8 @@ def run_selection(root, options, engines):
         return run("innodb", only(chosen, names), "compared")
 
     found = defaultdict(dict)
-    for engine in options.engines:
+    # Others first: what InnoDB fails need not be run again to find out.
+    for engine in sorted(options.engines, key=lambda name: name == "pbxt"):
         found[engine] = run(engine, chosen, engine)
         if engine == "pbxt":
             judge(found[engine], (lambda _: found["innodb"]) if "innodb" in found else compare)

@@ -163,8 +163,8 @@ pub unsafe extern "C" fn pbxt_table_is_referenced(handle: *const PbxtTable) -> i
 /// See the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_foreign_key_changes(db: *mut PbxtDb) -> u64 {
-    // SAFETY: valid for the call.
     value(0, || {
+        // SAFETY: valid for the call.
         unsafe { database(db) }.map_or(0, |db| db.db.foreign_key_changes())
     })
 }

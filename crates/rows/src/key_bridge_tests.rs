@@ -20,8 +20,10 @@ fn host(scheme: WeightScheme) -> KeyEncoding {
     }
 }
 
-/// Encodings, the columns of both sides, and values that both can have.
-fn families() -> Vec<(KeyEncoding, [HostKind; 2], Vec<&'static [u8]>)> {
+/// An encoding, the columns of both sides, and values that both can have.
+type Family = (KeyEncoding, [HostKind; 2], Vec<&'static [u8]>);
+
+fn families() -> Vec<Family> {
     let space = WeightScheme::PadSpace {
         weight: [b' ', 0, 0, 0, 0, 0, 0, 0],
         len: 1,
@@ -70,9 +72,9 @@ fn families() -> Vec<(KeyEncoding, [HostKind; 2], Vec<&'static [u8]>)> {
 
 fn length_of(kind: HostKind) -> u32 {
     match kind {
-        HostKind::Fixed(len) | HostKind::Padded { len, .. } => len.into(),
-        HostKind::Var1(max) => max.into(),
-        HostKind::Var2(max) => max.into(),
+        HostKind::Fixed(len) | HostKind::Padded { len, .. } | HostKind::Var1(len) | HostKind::Var2(len) => {
+            len.into()
+        }
         HostKind::Blob(_) => 0,
     }
 }
