@@ -46,12 +46,12 @@ def is_default(option):
     return option.startswith("default-storage-engine=")
 
 
-def run_kind(root, run_name, selection, tests, options, parallel):
-    """Verdicts of tests that run with the same options of the server, by test and combination."""
+def run_kind(root, run_name, suite, tests, options, parallel):
+    """Verdicts of tests of a suite that run with the same options of the server, by test and combination."""
     if not tests:
         return {}
-    arguments = [f"--suite={selection.suite}", *[f"--mysqld=--{option}" for option in options]]
-    names = [f"{selection.suite}.{test}" for test in tests]
+    arguments = [f"--suite={suite}", *[f"--mysqld=--{option}" for option in options]]
+    names = [f"{suite}.{test}" for test in tests]
     try:
         verdicts = run_mtr(root, run_name, arguments, names, parallel, MINUTES).values()
     except DriverStopped as stopped:
@@ -62,24 +62,29 @@ def run_kind(root, run_name, selection, tests, options, parallel):
         if len(rest) == len(tests):
             raise
         print(f"the driver stopped after {len(begun)} of {len(tests)} tests; another one runs the rest", flush=True)
-        return named(verdicts) | run_kind(root, f"{run_name}-rest", selection, rest, options, parallel)
+        return named(verdicts) | run_kind(root, f"{run_name}-rest", suite, rest, options, parallel)
     return named(verdicts)
+
+
+def full_name(verdict):
+    """A test's name with that of its suite before it."""
+    return f"{verdict.suite}.{verdict.test}"
 
 
 def named(verdicts):
     """Verdicts by test and combination."""
-    return {" ".join(filter(None, (verdict.test, verdict.combination))): verdict for verdict in verdicts}
+    return {" ".join(filter(None, (full_name(verdict), verdict.combination))): verdict for verdict in verdicts}
 
 
-def run_with(root, engine, engine_options, selection, chosen, run_name, parallel):
-    """Both kinds of tests with one engine; for InnoDB the tests are left as they are."""
-    rename_default(root, selection.suite, chosen.plain, {"pbxt": "PBXT", "innodb": "InnoDB"}.get(engine, engine))
+def run_with(root, engine, engine_options, suite, chosen, run_name, parallel):
+    """Both kinds of tests of a suite with one engine; for InnoDB the tests are left as they are."""
+    rename_default(root, suite, chosen.plain, {"pbxt": "PBXT", "innodb": "InnoDB"}.get(engine, engine))
     if engine != "innodb":
-        replace_engine(root, selection.suite, chosen.named, engine)
+        replace_engine(root, suite, chosen.named, engine)
     engine_options = [*engine_options, *MORE_OPTIONS.get(engine, ())]
     loaded = [option for option in engine_options if not is_default(option)]
-    found = run_kind(root, f"{run_name}-named", selection, chosen.named, loaded, parallel)
-    return found | run_kind(root, f"{run_name}-plain", selection, chosen.plain, engine_options, parallel)
+    found = run_kind(root, f"{run_name}-named", suite, chosen.named, loaded, parallel)
+    return found | run_kind(root, f"{run_name}-plain", suite, chosen.plain, engine_options, parallel)
 
 
 def judge(verdicts, compare):
@@ -93,32 +98,45 @@ def judge(verdicts, compare):
                 verdicts[name] = verdict._replace(word="excused", reason=reason)
             else:
                 failed[name] = verdict
-    theirs = compare({verdict.test for verdict in failed.values()}) if failed else {}
+    theirs = compare({full_name(verdict) for verdict in failed.values()}) if failed else {}
     for name, verdict in failed.items():
         if name in theirs and theirs[name].word == "failed":
             verdicts[name] = verdict._replace(word="skipped", reason=FAILS_TOO)
     return verdicts
 
 
+def only(chosen, names):
+    """Of the tests chosen, by suite, those that have one of these full names."""
+    return {
+        suite: Chosen(*([test for test in kind if f"{suite}.{test}" in names] for kind in kinds)) for suite, kinds in chosen.items()
+    }
+
+
 def run_selection(root, options, engines):
     """A selection with the engines of `options`. Answers {engine: {test: Verdict}}."""
     selection = SELECTIONS[options.suite]
-    chosen = choose(root, selection, options.tests)
-    if not chosen.named and not chosen.plain:
+    chosen = {part.suite: choose(root, part, options.tests) for part in selection.parts}
+    if not any(kinds.named or kinds.plain for kinds in chosen.values()):
         raise Problem(f"no test of {options.suite} is called {' or '.join(options.tests)}, or none of them is about an engine.")
     formats = options.formats.split(",") if options.formats else selection.formats
-    print(f"selection {options.suite}: {len(chosen.named)} tests that name InnoDB, {len(chosen.plain)} that name no engine", flush=True)
+    for suite, kinds in chosen.items():
+        print(f"selection {options.suite}, {suite}: {len(kinds.named)} tests name InnoDB, {len(kinds.plain)} no engine", flush=True)
 
-    def run(engine, part, suffix):
+    def run(engine, tests, suffix):
+        found = {}
         with MtrRoot(options.keep) as own_root:
             restrict_formats(own_root, selection, formats)
-            return run_with(own_root, engine, engines[engine].options, selection, part, f"{options.suite}-{suffix}", options.parallel)
+            for suite, kinds in tests.items():
+                run_name = "-".join([options.suite, suffix, *([suite.replace("/", "-")] if len(tests) > 1 else [])])
+                found |= run_with(own_root, engine, engines[engine].options, suite, kinds, run_name, options.parallel)
+        return found
 
-    def compare(tests):
-        return run("innodb", Chosen(*([test for test in kind if test in tests] for kind in chosen)), "compared")
+    def compare(names):
+        return run("innodb", only(chosen, names), "compared")
 
     found = defaultdict(dict)
-    for engine in options.engines:
+    # Others first: what InnoDB fails need not be run again to find out.
+    for engine in sorted(options.engines, key=lambda name: name == "pbxt"):
         found[engine] = run(engine, chosen, engine)
         if engine == "pbxt":
             judge(found[engine], (lambda _: found["innodb"]) if "innodb" in found else compare)

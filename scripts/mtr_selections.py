@@ -4,7 +4,7 @@ Why it exists: the suites main, binlog and rpl name InnoDB in their tests, so an
 Here the private tree's copy of a test has the engine's name replaced: in the test, in what it sources, in its options and in its
 recorded result. Nothing else is changed, so a result still says what this server does with its own engine.
 
-A selection has two kinds of tests: `named` ones speak of InnoDB; `plain` ones create tables and speak of no engine, so they run with another default
+A selection has tests of one or several suites, and two kinds of them: `named` ones speak of InnoDB; `plain` ones create tables and speak of no engine, so they run with another default
 engine and are otherwise untouched. Tests that speak of other engines only (MyISAM, Aria, MEMORY, ...) are not in it.
 Rule: a file in the private tree is replaced, never written through its link (mtr_root.py).
 """
@@ -15,8 +15,10 @@ from fnmatch import fnmatch
 
 from mtr_root import replace_file
 
-# suite: of the server; patterns: names of its tests; formats: binary log formats that the suite is run in, or none.
-Selection = namedtuple("Selection", "suite patterns formats")
+# parts: tests of one or several suites; formats: binary log formats that they are run in, or none.
+Selection = namedtuple("Selection", "parts formats")
+# suite: of the server; patterns: names of its tests.
+Part = namedtuple("Part", "suite patterns")
 
 TRANSACTIONS = (
     "*commit* *rollback* *savepoint* xa xa_* *_xa *trans* *read_only* *deadlock* *lock lock* *lock2 *locks flush_* *snapshot* mdl* "
@@ -24,10 +26,21 @@ TRANSACTIONS = (
     "update_innodb delete_innodb multi_update_innodb long_unique_innodb sp-innodb innodb_mysql_sync cache_innodb"
 ).split()
 
+# What of InnoDB's own tests is about foreign keys. The suites storage_engine and engines/iuds have a test each, which run with PBXT there; of
+# engines/funcs none is about them.
+FOREIGN_KEYS = [
+    Part("main", ["*foreign*"]),
+    Part("innodb", "*foreign* *fk* *fk_* add_constraint cascade_lock_wait update-cascade".split()),
+    Part("gcol", ["*fk*"]),
+    Part("vcol", ["*fk*"]),
+    Part("versioning", ["foreign"]),
+]
+
 SELECTIONS = {
-    "trx": Selection("main", TRANSACTIONS, ()),
-    "binlog": Selection("binlog", ["*"], ("row", "mix")),
-    "rpl": Selection("rpl", ["*"], ("row", "mix")),
+    "trx": Selection([Part("main", TRANSACTIONS)], ()),
+    "binlog": Selection([Part("binlog", ["*"])], ("row", "mix")),
+    "rpl": Selection([Part("rpl", ["*"])], ("row", "mix")),
+    "fk": Selection(FOREIGN_KEYS, ()),
 }
 
 NAME = re.compile(r"(?<![/\w.-])innodb(?![/\w-]|\.\w)|(?<=\bgtid_slave_pos_)innodb\b", re.IGNORECASE)
@@ -86,11 +99,12 @@ def kind_of(texts):
     return "plain"
 
 
-def choose(root, selection, wanted=()):
-    """The tests of a selection by kind; `wanted` leaves only those."""
+def choose(root, part, wanted=()):
+    """The tests of a part of a selection by kind; `wanted` leaves only those, by name or with the suite before it."""
     chosen = Chosen([], [])
-    for path in sorted(folder_of(root, selection.suite).glob("*.test")):
-        asked = path.stem in wanted if wanted else any(fnmatch(path.stem, pattern) for pattern in selection.patterns)
+    for path in sorted(folder_of(root, part.suite).glob("*.test")):
+        names = {path.stem, f"{part.suite}.{path.stem}"}
+        asked = names & set(wanted) if wanted else any(fnmatch(path.stem, pattern) for pattern in part.patterns)
         kind = kind_of(with_sources(root, path).values()) if asked else None
         if kind:
             getattr(chosen, kind).append(path.stem)
@@ -144,4 +158,5 @@ def restrict_formats(root, selection, formats):
     words = {"row": "row", "mix": "mixed"}
     if selection.formats:
         lines = "".join(f"[{name}]\nbinlog-format={words[name]}\n\n" for name in formats)
-        replace_file(folder_of(root, selection.suite).parent / "combinations", lines.encode())
+        for part in selection.parts:
+            replace_file(folder_of(root, part.suite).parent / "combinations", lines.encode())

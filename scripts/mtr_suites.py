@@ -8,6 +8,7 @@ Each run has a private copy of the test tree, made of links; the installation is
   scripts/mtr_suites.py storage_engine type_int index      only these tests
   scripts/mtr_suites.py iuds | funcs                       insert, update, delete and functions (funcs takes minutes)
   scripts/mtr_suites.py trx | binlog | rpl                 the server's tests of transactions, binary log, replicas, with PBXT for InnoDB
+  scripts/mtr_suites.py fk                                 its tests of foreign keys, of several suites
   scripts/mtr_suites.py trx --engines pbxt,innodb          beside InnoDB, whose tests are left as they are
   scripts/mtr_suites.py pbxt                               our own tests in tests/mtr/suite/pbxt
   scripts/mtr_suites.py pbxt --record NAME...              write NAME's result as the server prints it now; then read it
@@ -18,7 +19,7 @@ recorded again where InnoDB and another engine print the same; scripts/mtr_basel
 purpose is a `.rdiff` in tests/mtr/overlay/pbxt; what it does not have is a line with the reason in `disabled.def` there. The suites
 iuds and funcs have no overlays: there it is `r/TEST,pbxt.rdiff` in tests/mtr/suite/engines, or a line in tests/mtr/not_offered.def.
 
-Selections (trx, binlog, rpl): mtr_selections.py says which tests, mtr_selected.py what a failure means; differences on purpose are lines of
+Selections (trx, binlog, rpl, fk): mtr_selections.py says which tests, mtr_selected.py what a failure means; differences on purpose are lines of
 tests/mtr/deliberate.def ("excused"; skipped in the last line).
 
 Output: counts per engine, a table of the tests that not every engine passes, the names of failed tests, and as last line

@@ -185,12 +185,19 @@ class ReplicaPair:
             tables = [row[0] for row in rows_of(one, "SHOW TABLES")]
             if tables != [row[0] for row in rows_of(two, "SHOW TABLES")]:
                 return [f"the replica has other tables than {tables}"]
+            for side, connection in (("primary", one), ("replica", two)):
+                complaints += self._of_other_engines(side, connection)
             for name in tables:
                 complaints += self._compare_table(one, two, name)
             return complaints
         finally:
             one.close()
             two.close()
+
+    def _of_other_engines(self, side, connection):
+        """Tables that were made without saying of which engine, and so are of the server's own: they would prove nothing."""
+        question = "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND engine <> %s"
+        return [f"{side}: table {name} is of {engine}" for name, engine in rows_of(connection, question, (DATABASE, self.engine))]
 
     def _wait_for(self, connection, goal, patience):
         """The replica stops for good on an error, so that is looked for while waiting."""

@@ -247,7 +247,8 @@ void Definition::describe_columns(const TABLE* table) noexcept {
   types_.reserve(columns_.size());  // no reallocation: columns point into it
   for (size_t i = 0; i < columns_.size(); i++) {
     const Field* field = table->field[i];
-    types_.push_back(type_text(field));
+    // Rule FK50: a former row has the values of a row that is not there any more.
+    types_.push_back(type_text(field) + (table->versioned() ? " with former rows" : ""));
     columns_[i].name = field->field_name.str;
     columns_[i].name_len = field->field_name.length;
     columns_[i].type = types_[i].data();

@@ -96,10 +96,6 @@ enum_fk_option option_of(uint8_t action) {
   }
 }
 
-LEX_CSTRING* kept(THD* thd, const std::string& text) {
-  return thd->make_clex_string(text.data(), text.size());
-}
-
 }  // namespace
 
 TableName TableName::of_path(const std::string& path) {
@@ -197,30 +193,59 @@ std::string violation_text(THD* thd, const char* constraint, const std::string& 
   return std::string("CONSTRAINT ") + constraint;
 }
 
-bool add_to_list(THD* thd, const ForeignKey& key, List<FOREIGN_KEY_INFO>* list) {
-  void* place = thd->alloc(sizeof(FOREIGN_KEY_INFO));
-  if (!place) return true;
-  FOREIGN_KEY_INFO* info = new (place) FOREIGN_KEY_INFO();
-  TableName child = TableName::of_path(key.child), parent = TableName::of_path(key.parent);
-  info->foreign_id = kept(thd, key.name);
-  info->foreign_db = kept(thd, child.db);
-  info->foreign_table = kept(thd, child.table);
-  info->referenced_db = kept(thd, parent.db);
-  info->referenced_table = kept(thd, parent.table);
-  info->update_method = option_of(key.on_update);
-  info->delete_method = option_of(key.on_delete);
-  info->referenced_key_name = key.bound ? kept(thd, key.parent_index) : nullptr;
-  unsigned count = static_cast<unsigned>(key.columns.size());
-  for (unsigned i = 0; i < count; i++) {
-    const ForeignKey::Column& column = key.columns[i];
-    LEX_CSTRING *child_column = kept(thd, column.child), *parent_column = kept(thd, column.parent);
-    if (!child_column || !parent_column) return true;
-    info->foreign_fields.push_back(child_column, thd->mem_root);
-    info->referenced_fields.push_back(parent_column, thd->mem_root);
-    if (column.child_nullable) info->set_nullable(thd, false, i, count);
-    if (column.parent_nullable) info->set_nullable(thd, true, i, count);
+ForeignKeyList::Text ForeignKeyList::keep(const std::string& text) {
+  Text place{texts_.size(), text.size()};
+  texts_.append(text).push_back('\0');
+  return place;
+}
+
+void ForeignKeyList::make(const ForeignKeys& keys) {
+  texts_.clear();
+  lines_.clear();
+  columns_.clear();
+  for (const ForeignKey& key : keys) {
+    TableName child = TableName::of_path(key.child), parent = TableName::of_path(key.parent);
+    lines_.push_back({keep(key.name), keep(child.db), keep(child.table), keep(parent.db), keep(parent.table),
+                      keep(key.parent_index), key.bound, key.on_delete, key.on_update, columns_.size(),
+                      key.columns.size()});
+    for (const ForeignKey::Column& column : key.columns)
+      columns_.push_back(
+          {keep(column.child), keep(column.parent), column.child_nullable, column.parent_nullable});
   }
-  return list->push_back(info, thd->mem_root);
+}
+
+bool ForeignKeyList::add_to(THD* thd, List<FOREIGN_KEY_INFO>* list) const {
+  constexpr size_t kTextsOfLine = 6, kTextsOfColumn = 2;
+  size_t count = lines_.size() * kTextsOfLine + columns_.size() * kTextsOfColumn;
+  char* texts = static_cast<char*>(thd->memdup(texts_.data(), texts_.size()));
+  LEX_CSTRING* next = static_cast<LEX_CSTRING*>(thd->alloc(count * sizeof(LEX_CSTRING)));
+  auto* infos = static_cast<FOREIGN_KEY_INFO*>(thd->alloc(lines_.size() * sizeof(FOREIGN_KEY_INFO)));
+  if (!texts || !next || !infos) return true;
+  auto put = [&](const Text& text) {
+    *next = {texts + text.at, text.length};
+    return next++;
+  };
+  for (const Line& line : lines_) {
+    FOREIGN_KEY_INFO* info = new (infos++) FOREIGN_KEY_INFO();
+    info->foreign_id = put(line.name);
+    info->foreign_db = put(line.child_db);
+    info->foreign_table = put(line.child_table);
+    info->referenced_db = put(line.parent_db);
+    info->referenced_table = put(line.parent_table);
+    info->update_method = option_of(line.on_update);
+    info->delete_method = option_of(line.on_delete);
+    info->referenced_key_name = line.bound ? put(line.parent_index) : nullptr;
+    unsigned columns = static_cast<unsigned>(line.column_count);
+    for (unsigned i = 0; i < columns; i++) {
+      const Column& column = columns_[line.first_column + i];
+      if (info->foreign_fields.push_back(put(column.child), thd->mem_root)) return true;
+      if (info->referenced_fields.push_back(put(column.parent), thd->mem_root)) return true;
+      if (column.child_nullable) info->set_nullable(thd, false, i, columns);
+      if (column.parent_nullable) info->set_nullable(thd, true, i, columns);
+    }
+    if (list->push_back(info, thd->mem_root)) return true;
+  }
+  return false;
 }
 
 int generate_columns(THD* thd, const std::string& path, uchar* record) noexcept {

@@ -58,8 +58,36 @@ std::string clause_of(THD* thd, const ForeignKey& key, const std::string& db);
 /* What stands in ERROR 1451 and 1452: child, constraint, columns, parent, actions. */
 std::string violation_text(THD* thd, const char* constraint, const std::string& child);
 
-/* For INFORMATION_SCHEMA and the server's own decisions; on the statement's memory. True if that is full. */
-bool add_to_list(THD* thd, const ForeignKey& key, List<FOREIGN_KEY_INFO>* list);
+/* A list of constraints ready to be handed to the server. The server asks for a parent's list at every change
+ * of its rows: names are turned into identifiers once, and a statement gets a copy of them in one piece. */
+class ForeignKeyList {
+ public:
+  void make(const ForeignKeys& keys);
+  /* For INFORMATION_SCHEMA and the server's own decisions; on the statement's memory. True if that is full.
+   */
+  bool add_to(THD* thd, List<FOREIGN_KEY_INFO>* list) const;
+
+ private:
+  /* A place in texts_, where a zero byte follows. */
+  struct Text {
+    size_t at, length;
+  };
+  struct Line {
+    Text name, child_db, child_table, parent_db, parent_table, parent_index;
+    bool bound;
+    uint8_t on_delete, on_update;
+    size_t first_column, column_count;
+  };
+  struct Column {
+    Text child, parent;
+    bool child_nullable, parent_nullable;
+  };
+  Text keep(const std::string& text);
+
+  std::string texts_;
+  std::vector<Line> lines_;
+  std::vector<Column> columns_;
+};
 
 /* Computes columns of a record of another table of the statement (pbxt_host.generate). */
 int generate_columns(THD* thd, const std::string& path, uchar* record) noexcept;

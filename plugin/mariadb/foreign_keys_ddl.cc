@@ -146,6 +146,7 @@ int TableForeignKeys::for_create(THD* thd, const char* path, TABLE* form, HA_CRE
     if (int error = add_kept(original_.c_str(), alter_info, form)) return error;
   }
   if (int error = add_new(thd, path, before ? original_.c_str() : path, alter_info, form)) return error;
+  if (int error = check_versioning(thd, form)) return error;
   if (int error = check_bases(thd, form)) return error;
   if (before)
     if (int error = check_indexes(thd, original_.c_str(), form, before)) return error;
@@ -207,6 +208,15 @@ int TableForeignKeys::add_new(THD* thd, const char* path, const char* original, 
     keys_.push_back(std::move(key));
   }
   return 0;
+}
+
+/* Rule FK50. Parents are told by the types of their columns. */
+int TableForeignKeys::check_versioning(THD* thd, const TABLE* form) const {
+  if (keys_.empty() || !form->versioned()) return 0;
+  refuse(thd, keys_.front(),
+         "the table keeps its former rows (WITH SYSTEM VERSIONING), which would refer to rows that are gone: "
+         "leave out one of the two");
+  return HA_ERR_CANNOT_ADD_FOREIGN;
 }
 
 /* Rule FK9. */

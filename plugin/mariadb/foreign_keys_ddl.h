@@ -30,6 +30,7 @@ class TableForeignKeys {
   int add_kept(const char* original, Alter_info* alter_info, TABLE* form);
   int add_new(THD* thd, const char* path, const char* original, Alter_info* alter_info, TABLE* form);
   int check_bases(THD* thd, TABLE* form) const;
+  int check_versioning(THD* thd, const TABLE* form) const;
   int check_indexes(THD* thd, const char* original, TABLE* form, TABLE* before) const;
   int check_nulls(TABLE* form) const;
   void put_into(THD* thd, Definition* definition, TABLE* form);

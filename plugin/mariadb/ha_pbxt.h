@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "foreign_keys.h"
 #include "open_table.h"
 #include "plugin.h"
 
@@ -128,6 +129,9 @@ class ha_pbxt final : public handler {
   bool must_check_foreign_keys(THD* thd) const;
   void append_violation(String* buffer);
   void explain_missing_parent() const;
+  pbxt_status check_references(THD* thd);
+  int read_example(uint64_t row_id);
+  std::string values_of(const std::string& constraint) const;
 
   void read_table_size(uint flag);
   void read_key_statistics();
@@ -185,6 +189,9 @@ class ha_pbxt final : public handler {
   uint duplicate_index_ = 0;
   uint64_t known_auto_increment_ = 0; /* the engine's next value is at least this */
   std::string name_;
+  ForeignKeyList children_; /* constraints that lead to the table, as of children_of_ */
+  uint64_t children_of_ = 0;
+  bool children_known_ = false;
 };
 
 }  // namespace pbxt

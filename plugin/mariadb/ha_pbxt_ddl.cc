@@ -172,13 +172,19 @@ bool ha_pbxt::commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* inf
 
 /* ---- maintenance ---- */
 
-int ha_pbxt::check(THD* thd, HA_CHECK_OPT*) {
+int ha_pbxt::check(THD* thd, HA_CHECK_OPT* options) {
   if (!session_) return HA_ADMIN_INTERNAL_ERROR;
+  bool asks_parents = options->flags & T_EXTEND;
   CheckReport report{thd, table};
   uint64_t findings = 0;
-  thd_progress_init(thd, 1);
+  thd_progress_init(thd, asks_parents ? 2 : 1);
   pbxt_status status = pbxt_table_check(open_table_->core(), session_->core(), report_finding,
                                         report_progress, &report, &findings);
+  // What a damaged table shows says nothing of its parents.
+  if (status == PBXT_OK && findings == 0 && asks_parents) {
+    thd_progress_next_stage(thd);
+    status = check_references(thd);
+  }
   thd_progress_end(thd);
   if (status == PBXT_OK) return findings == 0 ? HA_ADMIN_OK : HA_ADMIN_CORRUPT;
   if (int error = fail(status))

@@ -3,8 +3,8 @@
 import pytest
 
 from mtr_run import Verdict
-from mtr_selected import DELIBERATE, read_rules, reason_of
-from mtr_selections import kind_of, renamed
+from mtr_selected import DELIBERATE, named, only, read_rules, reason_of
+from mtr_selections import SELECTIONS, Chosen, Part, choose, kind_of, renamed
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,31 @@ def test_an_excuse_holds_only_with_its_text():
 
 def test_every_excuse_has_a_test_a_text_and_a_reason():
     assert all(test and text and reason for test, _, text, reason in read_rules(DELIBERATE))
+
+
+class Tree:
+    """Suites with the named tests; of each kind one suffices."""
+
+    def __init__(self, folder, suites):
+        self.tests = folder
+        for suite, names in suites.items():
+            place = folder / "main" if suite == "main" else folder / "suite" / suite / "t"
+            place.mkdir(parents=True)
+            for name in names:
+                (place / f"{name}.test").write_text("create table t (a int) engine=innodb;", encoding="utf-8")
+
+
+def test_a_selection_chooses_of_each_of_its_suites(tmp_path):
+    tree = Tree(tmp_path, {"main": ["foreign_key", "alter"], "innodb": ["innodb-fk", "foreign_key", "insert"]})
+    parts = {part.suite: part for part in SELECTIONS["fk"].parts}
+    assert choose(tree, parts["main"]).named == ["foreign_key"]
+    assert choose(tree, parts["innodb"]).named == ["foreign_key", "innodb-fk"]
+    assert choose(tree, parts["innodb"], ["innodb.innodb-fk", "main.foreign_key"]).named == ["innodb-fk"]
+    assert choose(tree, Part("innodb", ["*"]), ["foreign_key"]).named == ["foreign_key"]
+
+
+def test_tests_of_one_name_are_told_by_their_suites():
+    verdicts = [Verdict(suite, "", "foreign_key", combination, "passed", "") for suite, combination in [("main", ""), ("innodb", "normal")]]
+    assert sorted(named(verdicts)) == ["innodb.foreign_key normal", "main.foreign_key"]
+    chosen = {"main": Chosen(["foreign_key"], []), "innodb": Chosen(["foreign_key"], ["x"])}
+    assert only(chosen, {"innodb.foreign_key", "main.x"}) == {"main": Chosen([], []), "innodb": Chosen(["foreign_key"], [])}

@@ -333,3 +333,131 @@ def test_check_table_finds_nothing_after_actions(db):
     for name in "pc":
         assert db.rows(f"CHECK TABLE {name} EXTENDED")[-1][-1] == "OK"
     assert db.value("SELECT COUNT(*) FROM c LEFT JOIN p ON c.p = p.id WHERE p.id IS NULL") == 0
+
+
+def lines_of_check(session, table, options="EXTENDED"):
+    """Kind and text of the lines of CHECK TABLE."""
+    return [(row[2], row[3]) for row in session.rows(f"CHECK TABLE {table} {options}")]
+
+
+@pytest.mark.pbxt_only
+def test_check_table_extended_tells_of_orphans(db):
+    db.ok(PARENT)
+    db.ok(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, w VARCHAR(40), q INT AS (p + 1) VIRTUAL, KEY (q), CONSTRAINT fk_id FOREIGN KEY (p) "
+        "REFERENCES p (id), CONSTRAINT fk_w FOREIGN KEY (w) REFERENCES p (w), CONSTRAINT fk_q FOREIGN KEY (q) REFERENCES p (k))"
+    )
+    db.ok("INSERT INTO p VALUES (1, 2, 'one'), (2, 3, 'two')")
+    db.ok("INSERT INTO c (id, p, w) VALUES (1, 1, 'ONE '), (2, NULL, NULL), (3, 2, NULL)")
+    assert lines_of_check(db, "c") == [("status", "OK")]
+    db.ok("SET foreign_key_checks = 0")
+    db.ok("INSERT INTO c (id, p, w) VALUES (4, 7, 'two'), (5, 6, 'it''s gone'), (6, 7, NULL)")
+    parent = f"`{db.name}`.`p`"
+    told = [
+        ("warning", f"foreign key `fk_id`: 3 rows have no parent in {parent}, for example (`p`) = (6)"),
+        ("warning", f"foreign key `fk_w`: 1 row has no parent in {parent}: (`w`) = ('it's gone')"),
+        ("warning", f"foreign key `fk_q`: 3 rows have no parent in {parent}, for example (`q`) = (7)"),
+        ("status", "OK"),
+    ]
+    assert lines_of_check(db, "c") == told
+    assert lines_of_check(db, "c", "") == lines_of_check(db, "c", "MEDIUM") == [("status", "OK")]
+    db.ok("SET foreign_key_checks = 1")
+    assert lines_of_check(db, "c") == told
+    db.ok("INSERT INTO p VALUES (6, 7, 'it''s gone'), (7, 8, NULL)")
+    assert lines_of_check(db, "c") == [("status", "OK")]
+
+
+@pytest.mark.pbxt_only
+def test_check_table_extended_names_several_columns_and_tables_that_are_not_there(db):
+    db.ok("CREATE TABLE p (a INT, b VARCHAR(10), PRIMARY KEY (a, b))")
+    db.ok("CREATE TABLE c (id INT PRIMARY KEY, b VARCHAR(20), a INT, CONSTRAINT fk FOREIGN KEY (a, b) REFERENCES p (a, b))")
+    db.ok("INSERT INTO p VALUES (1, 'x')")
+    db.ok("INSERT INTO c VALUES (1, 'X', 1)")
+    db.ok("SET foreign_key_checks = 0")
+    db.ok("INSERT INTO c VALUES (2, 'far too long for p', 1), (3, 'y', NULL)")
+    assert lines_of_check(db, "c")[0] == (
+        "warning", f"foreign key `fk`: 1 row has no parent in `{db.name}`.`p`: (`a`, `b`) = (1, 'far too long for p')"
+    )  # fmt: skip
+    db.ok("DROP TABLE p")
+    kind, text = lines_of_check(db, "c")[0]
+    assert kind == "note" and text.startswith(f"foreign key `fk` is not kept, and rows were not judged by it: of `{db.name}`.`p`, ")
+    assert lines_of_check(db, "c")[-1] == ("status", "OK")
+
+
+STORED = "id INT PRIMARY KEY, p INT, s INT AS ({expression}) STORED, KEY (p)"
+
+
+@pytest.mark.parametrize("clause", [
+    "", "ON DELETE CASCADE", "ON DELETE SET NULL", "ON UPDATE CASCADE", "ON UPDATE SET NULL", "ON DELETE SET NULL ON UPDATE RESTRICT",
+    "ON DELETE CASCADE ON UPDATE CASCADE", "ON DELETE RESTRICT ON UPDATE NO ACTION",
+])  # fmt: skip
+@pytest.mark.parametrize("way", ["create", "add constraint", "add column"])
+def test_actions_on_columns_that_stored_ones_are_computed_from(twin, clause, way):
+    """Rule FK9: what InnoDB refuses is refused; what it takes is done and leaves the stored column right."""
+    twin.ok("CREATE TABLE p (id INT PRIMARY KEY) ENGINE={engine}")
+    twin.ok("INSERT INTO p VALUES (1), (2), (3)")
+    constraint = f"CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id) {clause}"
+    steps = {
+        "create": [f"CREATE TABLE c ({STORED.format(expression='p + 1')}, {constraint}) ENGINE={{engine}}"],
+        "add constraint": [
+            f"CREATE TABLE c ({STORED.format(expression='p + 1')}) ENGINE={{engine}}",
+            f"ALTER TABLE c ADD {constraint}, ALGORITHM=COPY",
+        ],
+        "add column": [
+            f"CREATE TABLE c (id INT PRIMARY KEY, p INT, KEY (p), {constraint}) ENGINE={{engine}}",
+            "ALTER TABLE c ADD COLUMN s INT AS (p + 1) STORED, ALGORITHM=COPY",
+        ],
+    }[way]
+    for step in steps:
+        answers = [side.run(step) for side in (twin.under_test, twin.oracle)]
+        assert [bool(answer.error) for answer in answers] in ([False, False], [True, True]), [answer.error for answer in answers]
+    if any(answer.error for answer in answers):
+        return
+    twin.ok("INSERT INTO c (id, p) VALUES (1, 1), (2, 2), (3, 3), (4, NULL)")
+    twin.run("DELETE FROM p WHERE id = 1")
+    twin.run("UPDATE p SET id = 20 WHERE id = 2")
+    both(twin)
+    twin.same("SELECT COUNT(*) FROM c WHERE NOT s <=> p + 1")
+
+
+@pytest.mark.parametrize("clause", ["", "ON DELETE CASCADE", "ON DELETE SET NULL", "ON UPDATE CASCADE", "ON UPDATE SET NULL"])
+@pytest.mark.parametrize("kind", ["STORED", "VIRTUAL"])
+def test_a_computed_column_refers_but_is_not_written_by_actions(twin, clause, kind):
+    twin.ok("CREATE TABLE p (id INT PRIMARY KEY) ENGINE={engine}")
+    twin.ok("INSERT INTO p VALUES (1), (2), (3)")
+    made = [
+        side.run(
+            f"CREATE TABLE c (id INT PRIMARY KEY, b INT, p INT AS (b - 1) {kind}, KEY (p), "
+            f"FOREIGN KEY (p) REFERENCES p (id) {clause}) ENGINE={{engine}}"
+        )
+        for side in (twin.under_test, twin.oracle)
+    ]
+    assert bool(made[0].error) == bool(made[1].error), [answer.error for answer in made]
+    if made[0].error:
+        return
+    twin.ok("INSERT INTO c (id, b) VALUES (1, 2), (2, 3), (3, NULL)")
+    twin.fails("INSERT INTO c (id, b) VALUES (4, 99)", 1452)
+    twin.run("DELETE FROM p WHERE id = 1")
+    twin.run("UPDATE p SET id = 20 WHERE id = 2")
+    both(twin)
+
+
+def test_statements_know_at_once_which_tables_refer_to_theirs(twin):
+    """The list of children that statements are prepared with is made anew after each change of a name or a constraint."""
+    prepare(twin, "ON DELETE CASCADE")
+    twin.ok("DELETE FROM p WHERE id = 1")
+    twin.ok("RENAME TABLE c TO d")
+    twin.ok("DELETE FROM p WHERE id = 2")
+    twin.same_table("d")
+    twin.ok("CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id) ON DELETE SET NULL) ENGINE={engine}")
+    twin.ok("INSERT INTO c VALUES (1, 3), (2, 4)")
+    twin.ok("DELETE FROM p WHERE id = 3")
+    twin.ok("ALTER TABLE c CHANGE p parent INT")
+    twin.ok("DELETE FROM p WHERE id = 4")
+    twin.same_table("d")
+    twin.same_table("c")
+    twin.ok("ALTER TABLE d DROP FOREIGN KEY fk_c")
+    twin.ok("DELETE FROM p WHERE id = 5")
+    twin.same_table("d")
+    twin.ok("DROP TABLE c, d")
+    twin.ok("DELETE FROM p")

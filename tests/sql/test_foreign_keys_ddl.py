@@ -396,3 +396,25 @@ def test_sql_modes_decide_how_names_are_quoted(twin):
     family(twin)
     twin.ok("SET sql_mode = 'ANSI_QUOTES'")
     same_shown(twin, "c")
+
+
+@pytest.mark.pbxt_only
+def test_tables_that_keep_former_rows_take_no_part(db):
+    """Rule FK50: a former row would keep its parent for ever, or be a parent that is gone."""
+    db.ok(PARENT)
+    versioned = "CREATE TABLE {name} (id INT PRIMARY KEY, p INT{more}) WITH SYSTEM VERSIONING"
+    db.fails(versioned.format(name="c", more=", FOREIGN KEY (p) REFERENCES p (id)"), 1005)
+    assert any("SYSTEM VERSIONING" in row[2] for row in db.rows("SHOW WARNINGS"))
+    db.ok(versioned.format(name="v", more=""))
+    db.fails("CREATE TABLE c (p INT, FOREIGN KEY (p) REFERENCES v (id))", 1005)
+    assert any("int with former rows" in row[2] for row in db.rows("SHOW WARNINGS"))
+    db.fails("ALTER TABLE v ADD FOREIGN KEY (p) REFERENCES p (id)", 1005)
+    db.ok(CHILD)
+    db.fails("ALTER TABLE c ADD SYSTEM VERSIONING", 1005)
+    db.fails("ALTER TABLE p ADD SYSTEM VERSIONING", 1005)
+    db.ok("ALTER TABLE c DROP FOREIGN KEY fk")
+    db.ok("ALTER TABLE c ADD SYSTEM VERSIONING")
+    db.ok("ALTER TABLE p ADD SYSTEM VERSIONING")
+    db.ok("ALTER TABLE p DROP SYSTEM VERSIONING")
+    db.ok("ALTER TABLE c DROP SYSTEM VERSIONING")
+    db.ok("ALTER TABLE c ADD CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id)")

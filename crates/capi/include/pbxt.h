@@ -486,6 +486,9 @@ pbxt_status pbxt_foreign_keys_of(pbxt_db* db, const char* table, size_t table_le
  * replaced are left out. */
 pbxt_status pbxt_foreign_keys_to(pbxt_db* db, const char* table, size_t table_len,
                                  int (*f)(void* ctx, const pbxt_foreign_key_info* key), void* ctx);
+/* Another number whenever lists of constraints made before may be wrong. Who keeps a list reads the number
+ * first and makes the list then. */
+uint64_t pbxt_foreign_key_changes(pbxt_db* db);
 
 /* Opens with the host's layout: the same columns and indexes as at create (checked: PBXT_DEF_CHANGED
  * otherwise). */
@@ -516,6 +519,21 @@ pbxt_status pbxt_table_check(pbxt_table* table, pbxt_session* session,
                              void (*report)(void* ctx, const char* text),
                              void (*progress)(void* ctx, uint64_t done, uint64_t total), void* ctx,
                              uint64_t* findings);
+
+/* A constraint of which a check has something to tell. */
+typedef struct pbxt_unkept {
+  pbxt_text constraint, parent;
+  uint64_t orphans; /* rows without parent; 0: the constraint is bound to none and nothing was judged */
+  uint64_t example; /* row id of one of them */
+  pbxt_text why;    /* why it is not bound */
+} pbxt_unkept;
+/* Looks all rows of a table up by its constraints, as the session's snapshot shows both tables; report() gets
+ * one line a constraint that is not kept. Can be stopped by kill; waits for DDL of parents, up to the lock
+ * timeout. progress may be NULL. */
+pbxt_status pbxt_table_check_references(pbxt_table* table, pbxt_session* session,
+                                        void (*report)(void* ctx, const pbxt_unkept* unkept),
+                                        void (*progress)(void* ctx, uint64_t done, uint64_t total),
+                                        void* ctx);
 
 /* Auto-increment: values are never given twice, also not after a restart. */
 pbxt_status pbxt_autoinc_reserve(pbxt_table* table, uint64_t offset, uint64_t increment, uint64_t count,

@@ -4,10 +4,11 @@ use crate::cursor::PbxtCursor;
 use crate::database::{PbxtDb, database};
 use crate::definition::list;
 use crate::guard::{Failure, call, text, value};
+use crate::session::{PbxtSession, session};
 use crate::sight::{PbxtText, text_of};
 use crate::status::Status;
 use crate::table::{PbxtTable, table};
-use pbxt::{Action, Database, Error, ForeignKey, ForeignKeyInfo, KeyColumn, Result};
+use pbxt::{Action, Database, Error, ForeignKey, ForeignKeyInfo, KeyColumn, Result, Unkept};
 use std::ffi::{c_char, c_void};
 
 /// `pbxt_foreign_key`.
@@ -156,6 +157,85 @@ pub unsafe extern "C" fn pbxt_table_is_referenced(handle: *const PbxtTable) -> i
         unsafe { table(handle) }.map_or(0, |table| {
             i32::from(!table.host.table().references().incoming.is_empty())
         })
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_foreign_key_changes(db: *mut PbxtDb) -> u64 {
+    value(0, || {
+        // SAFETY: valid for the call.
+        unsafe { database(db) }.map_or(0, |db| db.db.foreign_key_changes())
+    })
+}
+
+/// `pbxt_unkept`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the header documents them")]
+pub struct PbxtUnkept {
+    pub constraint: PbxtText,
+    pub parent: PbxtText,
+    pub orphans: u64,
+    pub example: u64,
+    pub why: PbxtText,
+}
+
+impl PbxtUnkept {
+    fn of(unkept: &Unkept<'_>) -> Self {
+        match *unkept {
+            Unkept::Orphans {
+                constraint,
+                parent,
+                rows,
+                example,
+            } => Self {
+                constraint: text_of(constraint.as_bytes()),
+                parent: text_of(parent.as_bytes()),
+                orphans: rows,
+                example: example.raw(),
+                why: text_of(b""),
+            },
+            Unkept::Unbound {
+                constraint,
+                parent,
+                why,
+            } => Self {
+                constraint: text_of(constraint.as_bytes()),
+                parent: text_of(parent.as_bytes()),
+                orphans: 0,
+                example: 0,
+                why: text_of(why.why().as_bytes()),
+            },
+        }
+    }
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_table_check_references(
+    handle: *mut PbxtTable,
+    session_handle: *mut PbxtSession,
+    report: unsafe extern "C" fn(*mut c_void, *const PbxtUnkept),
+    progress: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
+    ctx: *mut c_void,
+) -> Status {
+    call(|| {
+        // SAFETY: valid handles.
+        let (table, session) = unsafe { (table(handle)?, session(session_handle)?) };
+        let mut tell = |unkept: Unkept<'_>| {
+            let line = PbxtUnkept::of(&unkept);
+            // SAFETY: the caller's function; all that the line points to outlives the call.
+            unsafe { report(ctx, &raw const line) }
+        };
+        let mut advance = |done: u64, total: u64| {
+            if let Some(progress) = progress {
+                // SAFETY: the caller's function.
+                unsafe { progress(ctx, done, total) }
+            }
+        };
+        table.host.check_references(session, &mut tell, &mut advance)?;
+        Ok(())
     })
 }
 

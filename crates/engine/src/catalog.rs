@@ -13,7 +13,7 @@ use pbxt_base::codec::{Reader, push_bytes, push_u32, push_u64};
 use pbxt_base::{IndexId, TableId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// One change of the catalog.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,9 +81,20 @@ pub struct Catalog {
     maps: RwLock<Maps>,
     last_table: AtomicU32,
     last_index: AtomicU32,
+    /// How often a name or a definition has changed.
+    changes: AtomicU64,
 }
 
 impl Catalog {
+    /// A number that has grown when a change of a name or definition is over.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
     /// The table of this name.
     pub fn by_name(&self, name: &str) -> Option<Arc<Table>> {
         self.maps.read().by_name.get(name).cloned()
@@ -131,6 +142,7 @@ impl Catalog {
         let mut maps = self.maps.write();
         maps.by_name.insert(def.name.clone(), Arc::clone(&table));
         maps.by_id.insert(table.id, table);
+        self.note_change();
     }
 
     pub(crate) fn remove(&self, id: TableId) {
@@ -142,6 +154,7 @@ impl Catalog {
                 maps.by_name.remove(&*name);
             }
         }
+        self.note_change();
     }
 
     pub(crate) fn rename(&self, id: TableId, name: &str) {
@@ -154,6 +167,7 @@ impl Catalog {
         name.clone_into(&mut def.name);
         table.redefine(def);
         maps.by_name.insert(name.to_owned(), table);
+        self.note_change();
     }
 
     /// Takes over a changed definition of a generation that is known already.
@@ -163,6 +177,7 @@ impl Catalog {
         maps.by_name.remove(&*table.name());
         table.redefine(def.clone());
         maps.by_name.insert(def.name.clone(), Arc::clone(table));
+        self.note_change();
     }
 
     pub(crate) fn next_table_id(&self) -> TableId {

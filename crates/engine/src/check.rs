@@ -36,7 +36,27 @@ pub(crate) struct Check<'a> {
     total: u64,
 }
 
-impl Check<'_> {
+impl<'a> Check<'a> {
+    /// A check of about `total` steps.
+    pub(crate) fn new(
+        tell: &'a mut dyn FnMut(&str),
+        progress: &'a mut dyn FnMut(u64, u64),
+        total: u64,
+    ) -> Self {
+        Self {
+            tell,
+            findings: 0,
+            progress,
+            done: 0,
+            total,
+        }
+    }
+
+    /// Says that all is done.
+    pub(crate) fn end(&mut self) {
+        (self.progress)(self.total, self.total);
+    }
+
     /// A sentence about something that is not as it must be.
     pub(crate) fn find(&mut self, text: &str) {
         self.findings += 1;
@@ -105,13 +125,8 @@ pub fn check_table(
     tell: &mut dyn FnMut(&str),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64> {
-    let mut check = Check {
-        tell,
-        findings: 0,
-        progress,
-        done: 0,
-        total: steps_of(session, table)?,
-    };
+    let total = steps_of(session, table)?;
+    let mut check = Check::new(tell, progress, total);
     check_row_runs(session, table, &mut check)?;
     check_chains(session, table, &mut check)?;
     let rows = digests_of_rows(session, table, &mut check)?;
@@ -128,7 +143,7 @@ pub fn check_table(
         let rows = rows.as_ref().map(|rows| &rows.by_index[number]);
         check_index(session, table, number, rows, &mut check)?;
     }
-    (check.progress)(check.total, check.total);
+    check.end();
     Ok(check.findings)
 }
 

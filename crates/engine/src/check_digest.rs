@@ -226,7 +226,7 @@ pub(crate) fn digests_of_index(
 }
 
 /// Shows rows by their entries alone.
-struct KeysOnly;
+pub(crate) struct KeysOnly;
 
 impl Show for KeysOnly {
     fn row(&mut self, _version: &RowVersion<'_>) -> Result<()> {
@@ -243,7 +243,7 @@ pub(crate) fn for_each_entry(
     session: &mut Session,
     table: &Arc<Table>,
     number: usize,
-    mut visit: impl FnMut(&Session, RowId, &[u8]) -> Result<()>,
+    mut visit: impl FnMut(&mut Session, RowId, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let mut cursor = Cursor::new(table);
     cursor.bind(session, Bind::default())?;

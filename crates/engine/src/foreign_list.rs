@@ -60,6 +60,12 @@ impl Database {
             .collect())
     }
 
+    /// A number that is another whenever a list made before may be wrong: who keeps one reads the number first, then makes the list.
+    pub fn foreign_key_changes(&self) -> u64 {
+        // Both only grow.
+        self.catalog.changes() + self.bindings()
+    }
+
     /// The constraints bound to a table, ordered by child.
     pub fn foreign_keys_to(&self, table: &str) -> Result<Vec<ForeignKeyInfo>> {
         let references = self.catalog.find(table)?.references();

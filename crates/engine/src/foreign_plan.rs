@@ -268,6 +268,18 @@ impl Node {
         })
     }
 
+    /// True if a change between these records gives columns other bytes that others refer to: what no constraint needs to be asked for
+    /// when it is not so, however many there are.
+    pub(crate) fn may_touch(&self, old: HostRecord<'_>, new: HostRecord<'_>) -> Result<bool> {
+        let layout = self.host.layout();
+        for column in self.referenced.columns().iter() {
+            if layout.value(column, old)? != layout.value(column, new)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Fills `referred` with the columns that others refer to, from the version that was replaced.
     pub(crate) fn read_replaced(&mut self) -> Result<()> {
         self.host

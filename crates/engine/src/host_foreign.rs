@@ -142,8 +142,12 @@ impl HostCursor {
         let Some(plan) = &self.foreign.plan else {
             return Ok(false);
         };
+        let node = &plan.nodes[0];
+        if !node.may_touch(old, new)? {
+            return Ok(false);
+        }
         let weigher = &*self.host.db.host;
-        for link in &plan.nodes[0].incoming {
+        for link in &node.incoming {
             if link.is_touched(old, new, weigher, &mut self.scratch)? {
                 return Ok(true);
             }
