@@ -234,7 +234,7 @@ impl HostTable {
         })
     }
 
-    /// About how many entries lie in a key range; at least 1 unless nothing can.
+    /// About how many entries lie in a key range; short ranges are counted (rule X37).
     pub fn estimate_range(
         &self,
         index: usize,
@@ -259,7 +259,7 @@ impl HostTable {
                 SeekPos::lower_bound(key)
             }
         });
-        index.parts().range_count_estimate(&low, &high)
+        index.parts().range_count(&low, &high, &self.db.cache)
     }
 
     /// The keys of a record in all indexes, as one insert.

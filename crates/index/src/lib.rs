@@ -32,6 +32,7 @@ mod run_builder;
 mod run_cursor;
 mod run_decode;
 mod run_encode;
+mod run_estimate;
 mod sample;
 mod search;
 mod seek;

@@ -256,44 +256,6 @@ impl RunPiece {
     pub(crate) fn section_no(&self) -> u32 {
         self.section
     }
-
-    /// About how many entries lie left of the cut, from fences alone.
-    fn rank(&self, pos: &SeekPos<'_>) -> f64 {
-        let section = self.section();
-        let Range { start, end } = self.blocks_at(pos);
-        let (from, to) = (section.entries_before(start), section.entries_before(end));
-        let last = if end == section.block_count() {
-            self.last_key()
-        } else {
-            section.first_key(end)
-        };
-        (to - from) as f64 * share_of(pos, section.first_key(start), last) + from as f64
-    }
-}
-
-/// How far along between two keys a cut lies, 0 to 1; keys are taken as numbers behind what they have in common.
-fn share_of(pos: &SeekPos<'_>, low: &[u8], high: &[u8]) -> f64 {
-    let is_after = matches!(pos.side, Side::AfterPrefix | Side::AfterEvent(..));
-    let is_prefix_of = |key: &[u8]| matches!(pos.side, Side::AfterPrefix) && key.starts_with(pos.key);
-    if pos.key > high || is_prefix_of(high) {
-        return 1.0;
-    }
-    if (pos.key < low && !is_prefix_of(low)) || (pos.key == low && !is_after) {
-        return 0.0;
-    }
-    let same = low.iter().zip(high).take_while(|(low, high)| low == high).count();
-    let number = |key: &[u8], fill: u8| {
-        (same..same + 7).fold(0_u64, |number, at| {
-            number << 8 | u64::from(*key.get(at).unwrap_or(&fill))
-        }) as f64
-    };
-    let (from, to) = (number(low, 0), number(high, 0));
-    let at = number(pos.key, if is_after { 255 } else { 0 });
-    if to > from {
-        ((at - from) / (to - from)).clamp(0.0, 1.0)
-    } else {
-        0.5
-    }
 }
 
 /// An immutable sorted part of one index.
@@ -385,12 +347,6 @@ impl Run {
         self.pieces_with_key(key)
             .iter()
             .any(|piece| piece.may_contain(key))
-    }
-
-    /// About how many entries lie right of `low` and left of `high`. No I/O.
-    pub fn range_count_estimate(&self, low: &SeekPos<'_>, high: &SeekPos<'_>) -> u64 {
-        let rank = |pos: &SeekPos<'_>| self.pieces.iter().map(|piece| piece.rank(pos)).sum::<f64>();
-        (rank(high) - rank(low)).max(0.0).round() as u64
     }
 
     /// The block that lies `share` (0 to 1) of the way along the entries; none in an empty run.
