@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 from common import ROOT, Problem
 from mtr_root import MtrRoot
 from mtr_run import DriverStopped, run_mtr
-from mtr_selections import SELECTIONS, Chosen, choose, rename_default, replace_engine, restrict_formats
+from mtr_selections import SELECTIONS, Chosen, choose, copy_results, rename_default, replace_engine, restrict_formats
 
 DELIBERATE = ROOT / "tests" / "mtr" / "deliberate.def"
 FAILS_TOO = "fails with InnoDB too"
@@ -79,7 +79,9 @@ def named(verdicts):
 def run_with(root, engine, engine_options, suite, chosen, run_name, parallel):
     """Both kinds of tests of a suite with one engine; for InnoDB the tests are left as they are."""
     rename_default(root, suite, chosen.plain, {"pbxt": "PBXT", "innodb": "InnoDB"}.get(engine, engine))
-    if engine != "innodb":
+    if engine == "innodb":
+        copy_results(root, suite, chosen.named)
+    else:
         replace_engine(root, suite, chosen.named, engine)
     engine_options = [*engine_options, *MORE_OPTIONS.get(engine, ())]
     loaded = [option for option in engine_options if not is_default(option)]

@@ -4,7 +4,7 @@ import pytest
 
 from mtr_run import Verdict
 from mtr_selected import DELIBERATE, named, only, read_rules, reason_of
-from mtr_selections import SELECTIONS, Chosen, Part, choose, kind_of, renamed
+from mtr_selections import SELECTIONS, Chosen, Part, choose, copy_results, kind_of, renamed
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,14 @@ def test_tests_of_one_name_are_told_by_their_suites():
     assert sorted(named(verdicts)) == ["innodb.foreign_key normal", "main.foreign_key"]
     chosen = {"main": Chosen(["foreign_key"], []), "innodb": Chosen(["foreign_key"], ["x"])}
     assert only(chosen, {"innodb.foreign_key", "main.x"}) == {"main": Chosen([], []), "innodb": Chosen(["foreign_key"], [])}
+
+
+def test_results_of_untouched_tests_are_files_that_patch_can_read(tmp_path):
+    tree = Tree(tmp_path, {"innodb": ["foreign_null"]})
+    kept = tmp_path / "installed.result"
+    kept.write_text("as recorded", encoding="utf-8")
+    link = tmp_path / "suite" / "innodb" / "r" / "foreign_null.result"
+    link.parent.mkdir()
+    link.symlink_to(kept)
+    copy_results(tree, "innodb", ["foreign_null"])
+    assert not link.is_symlink() and link.read_text(encoding="utf-8") == "as recorded" == kept.read_text(encoding="utf-8")
