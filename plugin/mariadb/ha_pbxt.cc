@@ -57,7 +57,7 @@ ulong ha_pbxt::index_flags(uint index, uint, bool) const {
   const KEY& key = table_share->key_info[index];
   for (uint i = 0; i < key.user_defined_key_parts; i++)
     if (!table_share->field[key.key_part[i].fieldnr - 1]->stored_in_db()) return flags;
-  return flags | HA_KEYREAD_ONLY;
+  return flags | HA_KEYREAD_ONLY | HA_DO_INDEX_COND_PUSHDOWN;
 }
 
 /* ---- life cycle ---- */
@@ -84,6 +84,7 @@ int ha_pbxt::open_cursor() noexcept {
   open_table_ = share_->current;
   unlock_shared_ha_data();
   if (status == PBXT_OK) status = pbxt_cursor_open(open_table_->core(), &cursor_);
+  if (status == PBXT_OK) status = pbxt_cursor_judge(cursor_, judge_entry, this);
   return to_ha_error(status, ha_thd());
 }
 

@@ -216,6 +216,7 @@ impl HostCursor {
                     has_blobs: self.has_blobs,
                     record,
                     covering: None,
+                    judging: None,
                     scratch: &mut self.scratch,
                 };
                 fill.row(&found.version(row))?;
