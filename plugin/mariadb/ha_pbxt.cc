@@ -17,6 +17,9 @@ namespace {
 constexpr uint kBlockSize = 16384;
 /* Rows lie in the order they were written: reading them all costs far less than as many single reads. */
 constexpr double kScanBytesPerUnit = 65536.0;
+/* An entry of an index, read alone, takes about a twentieth of the time of a row read through one. By the
+   blocks alone that entries fill, the server would read twenty thousand of them to spare a hundred rows. */
+constexpr double kEntryUnits = 0.05;
 
 /* Statements that change rows say so themselves; under all others a write lock means FOR UPDATE. */
 bool is_locking_read(THD* thd) {
@@ -331,6 +334,10 @@ double ha_pbxt::scan_time() {
 
 double ha_pbxt::read_time(uint, uint ranges, ha_rows rows) {
   return static_cast<double>(ranges + rows);
+}
+
+double ha_pbxt::keyread_time(uint index, uint ranges, ha_rows rows) {
+  return handler::keyread_time(index, ranges, rows) + kEntryUnits * static_cast<double>(rows);
 }
 
 ha_rows ha_pbxt::records() {

@@ -52,6 +52,7 @@ class ha_pbxt final : public handler {
   /* ---- costs and counts ---- */
   double scan_time() override;
   double read_time(uint index, uint ranges, ha_rows rows) override;
+  double keyread_time(uint index, uint ranges, ha_rows rows) override;
   double key_scan_time(uint index) override { return keyread_time(index, 1, stats.records); }
   ha_rows records() override;
   ha_rows estimate_rows_upper_bound() override { return HA_POS_ERROR; }
