@@ -17,6 +17,9 @@ namespace {
 constexpr uint kBlockSize = 16384;
 /* Rows lie in the order they were written: reading them all costs far less than as many single reads. */
 constexpr double kScanBytesPerUnit = 65536.0;
+/* An entry of an index, read alone, takes about a twentieth of the time of a row read through one. By the
+   blocks alone that entries fill, the server would read twenty thousand of them to spare a hundred rows. */
+constexpr double kEntryUnits = 0.05;
 
 /* Statements that change rows say so themselves; under all others a write lock means FOR UPDATE. */
 bool is_locking_read(THD* thd) {
@@ -57,7 +60,7 @@ ulong ha_pbxt::index_flags(uint index, uint, bool) const {
   const KEY& key = table_share->key_info[index];
   for (uint i = 0; i < key.user_defined_key_parts; i++)
     if (!table_share->field[key.key_part[i].fieldnr - 1]->stored_in_db()) return flags;
-  return flags | HA_KEYREAD_ONLY;
+  return flags | HA_KEYREAD_ONLY | HA_DO_INDEX_COND_PUSHDOWN;
 }
 
 /* ---- life cycle ---- */
@@ -84,6 +87,7 @@ int ha_pbxt::open_cursor() noexcept {
   open_table_ = share_->current;
   unlock_shared_ha_data();
   if (status == PBXT_OK) status = pbxt_cursor_open(open_table_->core(), &cursor_);
+  if (status == PBXT_OK) status = pbxt_cursor_judge(cursor_, judge_entry, this);
   return to_ha_error(status, ha_thd());
 }
 
@@ -330,6 +334,10 @@ double ha_pbxt::scan_time() {
 
 double ha_pbxt::read_time(uint, uint ranges, ha_rows rows) {
   return static_cast<double>(ranges + rows);
+}
+
+double ha_pbxt::keyread_time(uint index, uint ranges, ha_rows rows) {
+  return handler::keyread_time(index, ranges, rows) + kEntryUnits * static_cast<double>(rows);
 }
 
 ha_rows ha_pbxt::records() {

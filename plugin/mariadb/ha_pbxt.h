@@ -48,10 +48,12 @@ class ha_pbxt final : public handler {
   bool is_fatal_error(int error, uint flags) override;
   const COND* cond_push(const COND* condition) override;
   void cond_pop() override;
+  Item* idx_cond_push(uint index, Item* condition) override;
 
   /* ---- costs and counts ---- */
   double scan_time() override;
   double read_time(uint index, uint ranges, ha_rows rows) override;
+  double keyread_time(uint index, uint ranges, ha_rows rows) override;
   double key_scan_time(uint index) override { return keyread_time(index, 1, stats.records); }
   ha_rows records() override;
   ha_rows estimate_rows_upper_bound() override { return HA_POS_ERROR; }
@@ -155,6 +157,9 @@ class ha_pbxt final : public handler {
   int end_scan();
   int choose_columns();
   int seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode);
+  bool has_whole_columns(uint index) const;
+  void move_key_columns(my_ptrdiff_t distance);
+  static int judge_entry(void* self, uint8_t* record, uint64_t row_id);
   int set_end_of_range(const key_range* end);
   int redefine(TABLE* altered, Alter_inplace_info* info);
   int key_duplicated();

@@ -78,7 +78,10 @@ int ha_pbxt::start_pending() {
   pending_ = Pending::kNothing;
   if (int error = choose_columns()) return error;
   scan_open_ = true;
-  return fail(what == Pending::kScan ? pbxt_scan_start(cursor_) : pbxt_index_start(cursor_, active_index));
+  if (what == Pending::kScan) return fail(pbxt_scan_start(cursor_));
+  int error = fail(pbxt_index_start(cursor_, active_index));
+  if (error || !pushed_idx_cond || pushed_idx_cond_keyno != active_index) return error;
+  return fail(pbxt_index_judge_entries(cursor_));
 }
 
 /* ---- table scans and row references ---- */
@@ -207,6 +210,54 @@ int ha_pbxt::index_next_same(uchar* record, const uchar* key, uint key_length) {
     return handler::index_next_same(record, key, key_length);
   prepare_record(record);
   return found(pbxt_index_next_same(cursor_, record), HA_ERR_END_OF_FILE);
+}
+
+/* ---- pushed index conditions ---- */
+
+/* Prefixes of columns are not what conditions speak of, and values of virtual columns are the server's to
+ * compute.
+ */
+bool ha_pbxt::has_whole_columns(uint index) const {
+  const KEY& key = table->key_info[index];
+  for (uint i = 0; i < key.user_defined_key_parts; i++) {
+    const Field* field = table->field[key.key_part[i].fieldnr - 1];
+    if (!field->stored_in_db() || key.key_part[i].length < field->key_length()) return false;
+    if (field->flags & BLOB_FLAG) return false;
+  }
+  return true;
+}
+
+/* The condition is read when the scan starts: the server takes it back before, where it cannot do with it. */
+Item* ha_pbxt::idx_cond_push(uint index, Item* condition) {
+  if (!has_whole_columns(index)) return condition;
+  pushed_idx_cond = condition;
+  pushed_idx_cond_keyno = index;
+  return nullptr;
+}
+
+void ha_pbxt::move_key_columns(my_ptrdiff_t distance) {
+  const KEY& key = table->key_info[active_index];
+  for (uint i = 0; i < key.user_defined_key_parts; i++) key.key_part[i].field->move_field_offset(distance);
+}
+
+/* The server evaluates the condition where columns are, which is its first record buffer: they are moved for
+ * reads into another. The function also looks at the end of the range and at the kill flag. */
+int ha_pbxt::judge_entry(void* self, uint8_t* record, uint64_t) {
+  ha_pbxt* file = static_cast<ha_pbxt*>(self);
+  my_ptrdiff_t distance = record - file->table->record[0];
+  if (unlikely(distance)) file->move_key_columns(distance);
+  check_result_t verdict = handler_index_cond_check(static_cast<handler*>(file));
+  if (unlikely(distance)) file->move_key_columns(-distance);
+  switch (verdict) {
+    case CHECK_NEG:
+      return PBXT_ENTRY_UNWANTED;
+    case CHECK_POS:
+      return PBXT_ENTRY_WANTED;
+    case CHECK_OUT_OF_RANGE:
+      return PBXT_ENTRY_BEYOND;
+    default:
+      return PBXT_ENTRY_STOP;
+  }
 }
 
 int ha_pbxt::set_end_of_range(const key_range* end) {

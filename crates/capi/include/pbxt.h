@@ -620,6 +620,23 @@ pbxt_status pbxt_index_end_range(pbxt_cursor* cursor, const uint8_t* tuple, uint
 pbxt_status pbxt_scan_end(pbxt_cursor* cursor); /* ends a table or index scan */
 void pbxt_cursor_reset(pbxt_cursor* cursor);    /* end of statement: frees read buffers */
 
+/* Pushed conditions: entries of an index are shown to the host before their rows are read, locked or noted.
+   Columns of the index are put into the record of the read under way, other columns are what they were;
+   row_id is the row's. The judge must not call the engine. It may be asked about entries whose rows the
+   statement does not see, and about entries ahead of the next row, in index order. */
+typedef enum pbxt_verdict {
+  PBXT_ENTRY_UNWANTED = 0,
+  PBXT_ENTRY_WANTED = 1,
+  PBXT_ENTRY_BEYOND = 2, /* no entry from here on is wanted: the read ends */
+  PBXT_ENTRY_STOP = 3    /* the statement was killed: the read ends with PBXT_KILLED */
+} pbxt_verdict;
+typedef int (*pbxt_judge)(void* ctx, uint8_t* record, uint64_t row_id); /* a pbxt_verdict */
+/* The judge of a cursor; ctx is kept. */
+pbxt_status pbxt_cursor_judge(pbxt_cursor* cursor, pbxt_judge judge, void* ctx);
+/* After pbxt_index_start: entries are judged, until the next one. PBXT_INVALID for an index that does not
+   have all of its columns whole. */
+pbxt_status pbxt_index_judge_entries(pbxt_cursor* cursor);
+
 uint64_t pbxt_cursor_row_id(const pbxt_cursor* cursor); /* of the row last read or inserted; 0 in a load */
 pbxt_status pbxt_fetch(pbxt_cursor* cursor, uint64_t row_id,
                        uint8_t* record); /* by row id: what the cursor's mode can see; own changes included */

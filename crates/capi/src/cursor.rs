@@ -87,6 +87,16 @@ impl PbxtCursor {
         result
     }
 
+    /// The cursor, for what needs no session.
+    pub(crate) fn inner(&mut self) -> &mut HostCursor {
+        &mut self.cursor
+    }
+
+    /// Number of the index that was started last.
+    pub(crate) fn index_in_use(&self) -> usize {
+        self.index
+    }
+
     /// True if each change commits by itself.
     pub(crate) fn is_autonomous(&self) -> bool {
         self.autonomous.is_some()

@@ -27,6 +27,8 @@ const BYTES: Range<u64> = 256 << 10..256 << 20;
 /// Bytes of memory that are asked for an entry, and that one takes at least.
 const ENTRY_BYTES: u64 = 256;
 const ENTRY_BYTES_MIN: u64 = 48;
+/// Entries that are not wanted count as one that is: a scan that is left early has not looked for the next wanted one far and wide.
+const PASSED_AS_ONE: usize = 16;
 /// Moves of a scan before it fetches ahead.
 const MOVES_BEFORE: u32 = 16;
 
@@ -114,6 +116,8 @@ pub(crate) struct FetchAhead {
     keys: Vec<u8>,
     payloads: Vec<u8>,
     entries: Vec<Ahead>,
+    /// Entries that were met and not wanted.
+    passed: usize,
     /// Places of `entries` in row id order.
     order: Vec<u32>,
     at: usize,
@@ -136,6 +140,7 @@ impl FetchAhead {
         self.keys.clear();
         self.payloads.clear();
         self.entries.clear();
+        self.passed = 0;
         self.order.clear();
         self.at = 0;
     }
@@ -171,7 +176,14 @@ impl FetchAhead {
     /// True if the stretch takes no more entries: with their rows they will take about all the room.
     pub(crate) fn is_full(&self) -> bool {
         let expected = self.entries.len() as u64 * self.entry_bytes.max(ENTRY_BYTES_MIN);
-        self.entries.len() >= self.limit || expected >= self.room() / 10 * 9
+        let has_gone_far = self.entries.len() + self.passed / PASSED_AS_ONE >= self.limit;
+        (has_gone_far && !self.is_empty()) || expected >= self.room() / 10 * 9
+    }
+
+    /// Counts an entry that is not wanted.
+    #[inline]
+    pub(crate) fn pass(&mut self) {
+        self.passed += 1;
     }
 
     pub(crate) fn push(&mut self, key: &[u8], row: RowId) {

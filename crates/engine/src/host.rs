@@ -17,6 +17,7 @@ use crate::keys::KeyChanges;
 use crate::session::Session;
 use crate::statistics::KeyStatistics;
 use crate::table::Table;
+pub use crate::version::Admission;
 use crate::version::{RowVersion, Show};
 use crate::write::{NewVersion, Updated};
 use pbxt_base::RowId;
@@ -30,9 +31,13 @@ use std::sync::Arc;
 
 #[path = "host_foreign.rs"]
 mod foreign;
+#[path = "host_judge.rs"]
+mod judge;
 #[path = "host_values.rs"]
 mod values;
 use foreign::Foreign;
+pub use judge::EntryJudge;
+use judge::Judging;
 use values::{Met, RowValues};
 
 /// Gives collation weights; the host's, or none.
@@ -66,6 +71,8 @@ pub struct HostTable {
     table: Arc<Table>,
     codec: RowCodec,
     makers: Vec<KeyMaker>,
+    /// Columns that each index has.
+    key_columns: Vec<Projection>,
     statistics: Vec<KeyStatistics>,
     weigher: SharedWeigher,
     limits: Limits,
@@ -157,11 +164,16 @@ impl HostTable {
         };
         let codec = RowCodec::new(table.schema().clone(), layout)?;
         let statistics = makers.iter().map(|_| KeyStatistics::default()).collect();
+        let key_columns = makers
+            .iter()
+            .map(|maker| codec.projection(maker.restorable_columns().clone()))
+            .collect();
         Ok(Self {
             db: Arc::clone(db),
             table,
             codec,
             makers,
+            key_columns,
             statistics,
             weigher,
             limits,
@@ -385,6 +397,9 @@ pub struct HostCursor {
     /// The index being read has all columns that are wanted, and the statement locks no rows by reading them.
     covering: Option<usize>,
     may_cover: bool,
+    judge: Option<Arc<dyn EntryJudge>>,
+    /// The index being read, if its entries are judged.
+    judged: Option<usize>,
     row: RowId,
     duplicate: (usize, RowId),
     has_blobs: bool,
@@ -414,6 +429,8 @@ impl HostCursor {
             search: Vec::new(),
             covering: None,
             may_cover: false,
+            judge: None,
+            judged: None,
             row: RowId::new(0),
             duplicate: (0, RowId::new(0)),
             has_blobs: host.codec.layout().has_blobs(),
@@ -478,6 +495,9 @@ impl HostCursor {
     /// The cursor, and what writes into the record.
     #[inline]
     fn filling<'a>(&'a mut self, record: &'a mut [u8]) -> (&'a mut Cursor, Fill<'a>) {
+        let judging = self
+            .judged
+            .and_then(|index| Judging::of(self.judge.as_deref(), &self.host, index));
         let fill = Fill {
             host: &self.host,
             projection: &self.projection,
@@ -485,6 +505,7 @@ impl HostCursor {
             has_blobs: self.has_blobs,
             record,
             covering: self.covering.and_then(|index| self.host.makers.get(index)),
+            judging,
             scratch: &mut self.scratch,
         };
         (&mut self.cursor, fill)
@@ -517,6 +538,7 @@ impl HostCursor {
         let maker = self.host.maker(index)?;
         let covers = self.may_cover && self.projection.columns().is_subset(maker.restorable_columns());
         self.covering = covers.then_some(index);
+        self.judged = None;
         self.cursor.index_start(session, index)
     }
 
@@ -719,6 +741,7 @@ struct Fill<'a> {
     record: &'a mut [u8],
     /// Makes columns from keys, where the index being read has all that are wanted.
     covering: Option<&'a KeyMaker>,
+    judging: Option<Judging<'a>>,
     scratch: &'a mut Vec<u8>,
 }
 
@@ -732,6 +755,16 @@ impl Show for Fill<'_> {
             .codec
             .decode(row.payload(), self.projection, self.record, self.values)?;
         Ok(())
+    }
+
+    #[inline]
+    fn is_choosy(&self) -> bool {
+        self.judging.is_some()
+    }
+
+    #[inline]
+    fn admit(&mut self, key: &[u8], unpack: &[u8], row: RowId) -> Result<Admission> {
+        self.ask(key, unpack, row)
     }
 
     #[inline]

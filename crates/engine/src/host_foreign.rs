@@ -220,6 +220,7 @@ impl HostCursor {
                     has_blobs: self.has_blobs,
                     record,
                     covering: None,
+                    judging: None,
                     scratch: &mut self.scratch,
                 };
                 fill.row(&found.version(row))?;

@@ -4,7 +4,8 @@
 //! those events by the same visibility rules as versions.
 //! Rules: T11 of the visible events of one (key, row id) the greatest LSN decides, the entry wins at equal LSN. T22 where
 //! the row is locked first, its events are read again afterwards. X12 an entry found dead for everyone is marked so that
-//! later readers pass it without a look at the row.
+//! later readers pass it without a look at the row. X16 entries that the host does not want are passed before anything of their
+//! row is read, locked or noted.
 //! Latches and I/O: none held between calls. Entries are immutable and live as long as the tree.
 
 use crate::cursor::{Access, Cursor};
@@ -15,7 +16,7 @@ use crate::noting::NotedScan;
 use crate::row_ahead::{BATCH_BLOCKS, Together};
 use crate::session::Session;
 use crate::table::{Index, Table};
-use crate::version::{RowVersion, Show};
+use crate::version::{Admission, RowVersion, Show};
 use crate::view::{Resolved, View, read_version};
 use pbxt_base::{Lsn, RowId, planted};
 use pbxt_index::{EntryMark, EntryView, IndexParts, MergedCursor, SeekPos, Sign};
@@ -288,7 +289,7 @@ impl Cursor {
         }
         if self.access == Access::Snapshot && !show.wants_key() && self.index.ahead.is_worth_it() {
             while !self.index.ended {
-                self.fetch_ahead(session)?;
+                self.fetch_ahead(session, &mut show)?;
                 if let Some(shown) = self.serve_ahead(session, index, &mut show)? {
                     return Ok(shown);
                 }
@@ -300,8 +301,16 @@ impl Cursor {
                 self.index.ended = true;
                 break;
             }
-            if !self.take_group(session, show.wants_key())? {
+            if !self.take_group(session, show.wants_key() || show.is_choosy())? {
                 continue;
+            }
+            match self.admission(session, &mut show)? {
+                Admission::Wanted => {}
+                Admission::Unwanted => continue,
+                Admission::Beyond => {
+                    self.index.ended = true;
+                    break;
+                }
             }
             let row = self.index.group_row;
             self.note_row(session, row);
@@ -329,6 +338,20 @@ impl Cursor {
             }
         }
         Ok(false)
+    }
+
+    /// What the host says to the entry just taken (rule X16).
+    #[inline]
+    fn admission(&mut self, session: &Session, show: &mut impl Show) -> Result<Admission> {
+        if !show.is_choosy() {
+            return Ok(Admission::Wanted);
+        }
+        self.check_kill(session)?;
+        show.admit(
+            &self.index.group_key,
+            &self.index.group_unpack,
+            self.index.group_row,
+        )
     }
 
     /// Rule T22: entries behind this one that were read before a wait, or before somebody moved the row, are old: they are read again.
@@ -380,7 +403,7 @@ impl Cursor {
     }
 
     /// Reads the rows of the next stretch of entries, in row id order.
-    fn fetch_ahead(&mut self, session: &mut Session) -> Result<()> {
+    fn fetch_ahead(&mut self, session: &mut Session, show: &mut impl Show) -> Result<()> {
         let mut ahead = std::mem::take(&mut self.index.ahead);
         ahead.begin(&session.db.fetches);
         while !ahead.is_full() {
@@ -393,10 +416,19 @@ impl Cursor {
                 self.index.ended = ahead.is_empty();
                 break;
             }
-            if self.take_group(session, false)? {
-                ahead.push(&self.index.group_key, self.index.group_row);
-            }
             self.check_kill(session)?;
+            if !self.take_group(session, show.is_choosy())? {
+                continue;
+            }
+            match self.admission(session, show)? {
+                Admission::Wanted => ahead.push(&self.index.group_key, self.index.group_row),
+                Admission::Unwanted => ahead.pass(),
+                Admission::Beyond => {
+                    // As above; entries behind this one are beyond too.
+                    self.index.ended = ahead.is_empty();
+                    break;
+                }
+            }
         }
         let count = ahead.sort();
         if self.is_noting {

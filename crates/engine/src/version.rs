@@ -112,10 +112,33 @@ impl Found<'_> {
     }
 }
 
+/// What a host says to an index entry before the row behind it is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// The row is wanted, if the statement may see it.
+    Wanted,
+    /// It is not: the scan goes on without a look at it.
+    Unwanted,
+    /// The scan is over: no entry behind this one is wanted.
+    Beyond,
+}
+
 /// Who is shown rows: the row itself, or what an index entry tells of it.
 pub(crate) trait Show {
     /// A row that the statement may see.
     fn row(&mut self, version: &RowVersion<'_>) -> Result<()>;
+
+    /// True if entries are to be held against `admit` before rows are read.
+    #[inline]
+    fn is_choosy(&self) -> bool {
+        false
+    }
+
+    /// Whether the row of an entry is wanted (rule X16); only after `is_choosy`.
+    fn admit(&mut self, key: &[u8], unpack: &[u8], row: RowId) -> Result<Admission> {
+        let _ = (key, unpack, row);
+        Ok(Admission::Wanted)
+    }
 
     /// True if key and unpack information of the index being read tell all that is wanted.
     fn wants_key(&self) -> bool {

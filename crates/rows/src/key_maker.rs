@@ -126,6 +126,11 @@ impl KeyMaker {
         self.parts.len()
     }
 
+    /// True if `record_from_key` can give back every column of the index whole.
+    pub fn restores_all(&self) -> bool {
+        self.parts.iter().all(|part| part.restorable)
+    }
+
     /// Columns that `record_from_key` can give back.
     pub fn restorable_columns(&self) -> &ColumnSet {
         &self.restorable

@@ -1,0 +1,108 @@
+"""Plans that the optimizer must go on choosing: access, index and length of the key, for small tables that are the same every time.
+
+What it knows of the engine decides them: how many rows a range has, rows per key, costs, and what an index can do. bench/plans
+measures the same over large tables, against InnoDB.
+"""
+
+import pytest
+
+ORDERS = (
+    "CREATE TABLE orders (id INT NOT NULL PRIMARY KEY, customer INT NOT NULL, placed DATE NOT NULL, status CHAR(1) NOT NULL, clerk INT NOT NULL,"
+    " priority TINYINT NOT NULL, total DECIMAL(10,2) NOT NULL, note VARCHAR(300), KEY customer (customer, placed), KEY placed (placed), KEY status (status, placed),"
+    " KEY clerk (clerk), KEY priority (priority)) ENGINE={engine}"
+)
+FILL_ORDERS = (
+    "INSERT INTO orders SELECT seq, 1 + seq * 7919 MOD 2000, '2020-01-01' + INTERVAL seq DIV 40 DAY, IF(seq MOD 50 = 0, 'P', 'F'),"
+    " seq * 31 MOD 200, seq DIV 200 MOD 5, seq / 3, REPEAT('n', 250) FROM seq_1_to_40000"
+)
+CUSTOMERS = "CREATE TABLE customer (id INT NOT NULL PRIMARY KEY, region INT NOT NULL, name VARCHAR(30) NOT NULL, KEY region (region)) ENGINE={engine}"
+FILL_CUSTOMERS = "INSERT INTO customer SELECT seq, seq MOD 100, CONCAT('name', seq) FROM seq_1_to_2000"
+
+# Query, and of each table in the order of reading: access, index, bytes of it, and a word of Extra that must or (-) must not be there.
+PLANS = {
+    "SELECT total FROM orders WHERE id = 7": [("const", "PRIMARY", "4", "")],
+    "SELECT SUM(total) FROM orders": [("ALL", None, None, "")],
+    "SELECT COUNT(*) FROM orders WHERE total > 5": [("ALL", None, None, "")],
+    "SELECT customer, placed FROM orders WHERE customer = 5": [("ref", "customer", "4", "Using index")],
+    "SELECT total FROM orders WHERE customer = 5 AND placed > '2021-01-01'": [("range", "customer", "7", "Using index condition")],
+    "SELECT total FROM orders WHERE customer IN (5, 6, 7) AND placed > '2021-01-01'": [("range", "customer", "7", "")],
+    "SELECT total FROM orders WHERE clerk BETWEEN 3 AND 4": [("range", "clerk", "4", "Using index condition")],
+    "SELECT total FROM orders WHERE placed BETWEEN '2020-02-01' AND '2020-02-05'": [("range", "placed", "3", "")],
+    "SELECT total FROM orders WHERE placed > '2020-02-01'": [("ALL", None, None, "")],
+    "SELECT status, total FROM orders WHERE status = 'P' AND placed < '2020-03-01'": [("range", "status", "7", "")],
+    "SELECT placed FROM orders WHERE status = 'P' ORDER BY placed DESC LIMIT 5": [("ref", "status", "4", "-filesort")],
+    "SELECT total FROM orders ORDER BY placed LIMIT 5": [("index", "placed", "3", "-filesort")],
+    "SELECT total FROM orders ORDER BY total LIMIT 5": [("ALL", None, None, "filesort")],
+    "SELECT DISTINCT customer FROM orders": [("range", "customer", "4", "Using index for group-by")],
+    "SELECT customer, MAX(placed) FROM orders GROUP BY customer": [("range", "customer", "4", "Using index for group-by")],
+    "SELECT MIN(placed), MAX(placed) FROM orders WHERE status = 'P'": [(None, None, None, "optimized away")],
+    "SELECT total FROM orders WHERE clerk = 5 OR customer = 5": [("index_merge", "clerk,customer", "4,4", "Using sort_union")],
+    "SELECT total FROM orders WHERE clerk = 5 OR id = 5": [("index_merge", "clerk,PRIMARY", "4,4", "Using union")],
+    "SELECT total FROM orders WHERE clerk = 17 AND priority = 3": [("ref", "clerk", "4", "")],
+    "SELECT COUNT(*) FROM orders": [(None, None, None, "optimized away")],
+    "SELECT COUNT(*) FROM orders WHERE clerk < 100": [("range", "clerk", "4", "Using index")],
+    "SELECT o.total FROM customer c JOIN orders o ON o.customer = c.id WHERE c.region = 7": [
+        ("ref", "region", "4", ""),
+        ("ref", "customer", "4", ""),
+    ],
+    "SELECT c.name, o.total FROM orders o JOIN customer c ON c.id = o.customer WHERE o.clerk = 7": [
+        ("ref", "clerk", "4", ""),
+        ("eq_ref", "PRIMARY", "4", ""),
+    ],
+    "SELECT name FROM customer WHERE region = 3 AND EXISTS (SELECT 1 FROM orders WHERE orders.customer = customer.id)": [
+        ("ref", "region", "4", ""),
+        ("ref", "customer", "4", "FirstMatch"),
+    ],
+}
+
+
+@pytest.fixture
+def filled(db):
+    """Both tables, with statistics."""
+    for statement in (ORDERS, CUSTOMERS, FILL_ORDERS, FILL_CUSTOMERS):
+        db.ok(statement)
+    db.rows("ANALYZE TABLE orders, customer")
+    return db
+
+
+def plan(db, query):
+    """(type, key, key_len, Extra) of each line of EXPLAIN."""
+    return [(row[3], row[5], row[6], row[9] or "") for row in db.rows("EXPLAIN " + query)]
+
+
+def fits(seen, wanted):
+    """True if a line of EXPLAIN is as wanted."""
+    word = wanted[3].removeprefix("-")
+    return seen[:3] == wanted[:3] and ((word in seen[3]) != wanted[3].startswith("-"))
+
+
+@pytest.mark.pbxt_only
+def test_plans_stay(filled):
+    others = {}
+    for query, wanted in PLANS.items():
+        seen = plan(filled, query)
+        if len(seen) != len(wanted) or not all(map(fits, seen, wanted)):
+            others[query] = f"{seen}\n    instead of {wanted}"
+    assert not others, "\n".join(f"{query}\n    {text}" for query, text in others.items())
+
+
+def estimated(db, condition):
+    """Rows that EXPLAIN expects."""
+    return db.rows(f"EXPLAIN SELECT total FROM orders WHERE {condition}")[0][8]
+
+
+@pytest.mark.pbxt_only
+def test_short_ranges_are_counted(filled):
+    """Rule X37: a range of few blocks has as many rows as EXPLAIN says. The rows were loaded, so the indexes are runs."""
+    for condition in ("customer = 5", "clerk = 17", "clerk BETWEEN 17 AND 20", "status = 'P' AND placed < '2020-01-20'",
+                      "customer IN (1, 2, 3, 1999)", "placed = '2020-05-05'", "id BETWEEN 20100 AND 21000"):  # fmt: skip
+        found = filled.value(f"SELECT COUNT(*) FROM orders IGNORE INDEX (clerk, customer, placed, status, PRIMARY) WHERE {condition}")
+        assert int(estimated(filled, condition)) == found, condition
+
+
+@pytest.mark.pbxt_only
+def test_long_ranges_are_estimated_within_a_tenth(filled):
+    for condition in ("clerk < 100", "placed > '2021-01-01'", "id > 20000", "customer BETWEEN 100 AND 1900"):
+        found = filled.value(f"SELECT COUNT(*) FROM orders WHERE {condition}")
+        rows = int(filled.rows(f"EXPLAIN SELECT id FROM orders FORCE INDEX (clerk, placed, PRIMARY, customer) WHERE {condition}")[0][8])
+        assert abs(rows - found) <= found / 10, condition
