@@ -16,7 +16,7 @@ from mtr_selections import SELECTIONS, Chosen, choose, rename_default, replace_e
 
 DELIBERATE = ROOT / "tests" / "mtr" / "deliberate.def"
 FAILS_TOO = "fails with InnoDB too"
-MINUTES = 2  # for one test: those that wait for what an engine does not do would else take five each
+MINUTES = 2  # for one test, unless --minutes says otherwise: those that wait for what an engine does not do would else take five each
 # Under REPEATABLE READ the tests expect a change to go by the newest version, as InnoDB does.
 MORE_OPTIONS = {"pbxt": ["pbxt-conflict-mode=WAIT", "pbxt-foreign-key-drop=RESTRICT"]}
 
@@ -46,14 +46,14 @@ def is_default(option):
     return option.startswith("default-storage-engine=")
 
 
-def run_kind(root, run_name, selection, tests, options, parallel):
+def run_kind(root, run_name, selection, tests, server_options, options):
     """Verdicts of tests that run with the same options of the server, by test and combination."""
     if not tests:
         return {}
-    arguments = [f"--suite={selection.suite}", *[f"--mysqld=--{option}" for option in options]]
+    arguments = [f"--suite={selection.suite}", *[f"--mysqld=--{option}" for option in server_options]]
     names = [f"{selection.suite}.{test}" for test in tests]
     try:
-        verdicts = run_mtr(root, run_name, arguments, names, parallel, MINUTES).values()
+        verdicts = run_mtr(root, run_name, arguments, names, options.parallel, options.minutes or MINUTES).values()
     except DriverStopped as stopped:
         # The driver sometimes dies of a test that it has stopped for its time. The tests it had not begun are run by another one.
         verdicts = stopped.verdicts
@@ -62,7 +62,7 @@ def run_kind(root, run_name, selection, tests, options, parallel):
         if len(rest) == len(tests):
             raise
         print(f"the driver stopped after {len(begun)} of {len(tests)} tests; another one runs the rest", flush=True)
-        return named(verdicts) | run_kind(root, f"{run_name}-rest", selection, rest, options, parallel)
+        return named(verdicts) | run_kind(root, f"{run_name}-rest", selection, rest, server_options, options)
     return named(verdicts)
 
 
@@ -71,15 +71,16 @@ def named(verdicts):
     return {" ".join(filter(None, (verdict.test, verdict.combination))): verdict for verdict in verdicts}
 
 
-def run_with(root, engine, engine_options, selection, chosen, run_name, parallel):
+def run_with(root, engine, engine_options, selection, chosen, run_name, options):
     """Both kinds of tests with one engine; for InnoDB the tests are left as they are."""
     rename_default(root, selection.suite, chosen.plain, {"pbxt": "PBXT", "innodb": "InnoDB"}.get(engine, engine))
     if engine != "innodb":
         replace_engine(root, selection.suite, chosen.named, engine)
     engine_options = [*engine_options, *MORE_OPTIONS.get(engine, ())]
-    loaded = [option for option in engine_options if not is_default(option)]
-    found = run_kind(root, f"{run_name}-named", selection, chosen.named, loaded, parallel)
-    return found | run_kind(root, f"{run_name}-plain", selection, chosen.plain, engine_options, parallel)
+    # Tests that name InnoDB switch it on themselves, and on some of their servers off again, which `--innodb` would undo.
+    loaded = [option for option in engine_options if not is_default(option) and option != "innodb"]
+    found = run_kind(root, f"{run_name}-named", selection, chosen.named, loaded, options)
+    return found | run_kind(root, f"{run_name}-plain", selection, chosen.plain, engine_options, options)
 
 
 def judge(verdicts, compare):
@@ -100,6 +101,11 @@ def judge(verdicts, compare):
     return verdicts
 
 
+def name_of_run(options):
+    """What the files of a run are called: runs with different formats can go on side by side."""
+    return "-".join([options.suite, *(options.formats.split(",") if options.formats else [])])
+
+
 def run_selection(root, options, engines):
     """A selection with the engines of `options`. Answers {engine: {test: Verdict}}."""
     selection = SELECTIONS[options.suite]
@@ -107,12 +113,13 @@ def run_selection(root, options, engines):
     if not chosen.named and not chosen.plain:
         raise Problem(f"no test of {options.suite} is called {' or '.join(options.tests)}, or none of them is about an engine.")
     formats = options.formats.split(",") if options.formats else selection.formats
-    print(f"selection {options.suite}: {len(chosen.named)} tests that name InnoDB, {len(chosen.plain)} that name no engine", flush=True)
+    name = name_of_run(options)
+    print(f"selection {name}: {len(chosen.named)} tests that name InnoDB, {len(chosen.plain)} that name no engine", flush=True)
 
     def run(engine, part, suffix):
-        with MtrRoot(options.keep) as own_root:
+        with MtrRoot(options.keep, options.mem) as own_root:
             restrict_formats(own_root, selection, formats)
-            return run_with(own_root, engine, engines[engine].options, selection, part, f"{options.suite}-{suffix}", options.parallel)
+            return run_with(own_root, engine, engines[engine].options, selection, part, f"{name}-{suffix}", options)
 
     def compare(tests):
         return run("innodb", Chosen(*([test for test in kind if test in tests] for kind in chosen)), "compared")
