@@ -138,7 +138,7 @@ def rename_default(root, suite, tests, engine):
     for test in tests:
         for path in results_of(root, suite).glob(f"{test}[.,]*result"):
             old = read(path)
-            new = old.replace("ENGINE=MyISAM", f"ENGINE={engine}")
+            new = old.replace("ENGINE=MyISAM", f"ENGINE={engine}").replace("engine=InnoDB", f"engine={engine}")
             if new != old:
                 replace_file(path, new.encode("utf-8", errors="surrogateescape"))
 
