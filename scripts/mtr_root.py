@@ -15,6 +15,7 @@ from common import BUILD, PLUGIN, ROOT, need_prefix
 
 WORK = BUILD / "mtr"
 OVERLAYS = ROOT / "tests" / "mtr" / "overlay"
+MEMORY = Path("/dev/shm")  # a folder whose files the kernel keeps in memory
 OWN_SUITES = ROOT / "tests" / "mtr" / "suite"
 
 
@@ -36,14 +37,16 @@ def replace_file(target, text):
 class MtrRoot:
     """The private root; use it with `with`, which removes it at the end."""
 
-    def __init__(self, keep=False):
-        self.keep = keep
+    def __init__(self, keep=False, in_memory=False):
+        self.keep, self.in_memory = keep, in_memory
         self.path = None
+        self.var = None  # data directories and logs of the servers under test
 
     def __enter__(self):
         prefix = need_prefix()
         WORK.mkdir(parents=True, exist_ok=True)
         self.path = Path(tempfile.mkdtemp(prefix="root-", dir=WORK))
+        self.var = Path(tempfile.mkdtemp(prefix="pbxt-mtr-", dir=MEMORY)) if self.in_memory else self.path / "var"
         usr = self.path / "usr"
         usr.mkdir()
         for folder in ("bin", "sbin"):
@@ -59,16 +62,12 @@ class MtrRoot:
     def __exit__(self, *_failure):
         if not self.keep:
             shutil.rmtree(self.path, ignore_errors=True)
+            shutil.rmtree(self.var, ignore_errors=True)
 
     @property
     def tests(self):
         """The folder that the driver starts in."""
         return self.path / "usr" / "share" / "mysql" / "mysql-test"
-
-    @property
-    def var(self):
-        """Data directories and logs of the servers under test."""
-        return self.path / "var"
 
     def overlay(self, folder):
         """Where the overlay of an engine lies for the suite storage_engine."""

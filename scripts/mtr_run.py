@@ -23,8 +23,8 @@ Verdict = namedtuple("Verdict", "suite overlay test combination word reason text
 
 # The driver's summary, which it prints only when it is through.
 LAST_WORDS = "The servers were restarted"
-# Lines of a failed test's report that are kept: enough to name the cause.
-TEXT_LINES = 400
+# Lines of a failed test's report that are kept: those of replicas begin with the state of each server.
+TEXT_LINES = 2000
 
 
 class DriverStopped(Problem):

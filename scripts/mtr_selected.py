@@ -16,7 +16,7 @@ from mtr_selections import SELECTIONS, Chosen, choose, copy_results, rename_defa
 
 DELIBERATE = ROOT / "tests" / "mtr" / "deliberate.def"
 FAILS_TOO = "fails with InnoDB too"
-MINUTES = 2  # for one test: those that wait for what an engine does not do would else take five each
+MINUTES = 2  # for one test, unless --minutes says otherwise: those that wait for what an engine does not do would else take five each
 # Under REPEATABLE READ the tests expect a change to go by the newest version, as InnoDB does.
 MORE_OPTIONS = {"pbxt": ["pbxt-conflict-mode=WAIT", "pbxt-foreign-key-drop=RESTRICT"]}
 
@@ -46,14 +46,14 @@ def is_default(option):
     return option.startswith("default-storage-engine=")
 
 
-def run_kind(root, run_name, suite, tests, options, parallel):
+def run_kind(root, run_name, suite, tests, server_options, options):
     """Verdicts of tests of a suite that run with the same options of the server, by test and combination."""
     if not tests:
         return {}
-    arguments = [f"--suite={suite}", *[f"--mysqld=--{option}" for option in options]]
+    arguments = [f"--suite={suite}", *[f"--mysqld=--{option}" for option in server_options]]
     names = [f"{suite}.{test}" for test in tests]
     try:
-        verdicts = run_mtr(root, run_name, arguments, names, parallel, MINUTES).values()
+        verdicts = run_mtr(root, run_name, arguments, names, options.parallel, options.minutes or MINUTES).values()
     except DriverStopped as stopped:
         # The driver sometimes dies of a test that it has stopped for its time. The tests it had not begun are run by another one.
         verdicts = stopped.verdicts
@@ -62,7 +62,7 @@ def run_kind(root, run_name, suite, tests, options, parallel):
         if len(rest) == len(tests):
             raise
         print(f"the driver stopped after {len(begun)} of {len(tests)} tests; another one runs the rest", flush=True)
-        return named(verdicts) | run_kind(root, f"{run_name}-rest", suite, rest, options, parallel)
+        return named(verdicts) | run_kind(root, f"{run_name}-rest", suite, rest, server_options, options)
     return named(verdicts)
 
 
@@ -76,7 +76,7 @@ def named(verdicts):
     return {" ".join(filter(None, (full_name(verdict), verdict.combination))): verdict for verdict in verdicts}
 
 
-def run_with(root, engine, engine_options, suite, chosen, run_name, parallel):
+def run_with(root, engine, engine_options, suite, chosen, run_name, options):
     """Both kinds of tests of a suite with one engine; for InnoDB the tests are left as they are."""
     rename_default(root, suite, chosen.plain, {"pbxt": "PBXT", "innodb": "InnoDB"}.get(engine, engine))
     if engine == "innodb":
@@ -84,9 +84,10 @@ def run_with(root, engine, engine_options, suite, chosen, run_name, parallel):
     else:
         replace_engine(root, suite, chosen.named, engine)
     engine_options = [*engine_options, *MORE_OPTIONS.get(engine, ())]
-    loaded = [option for option in engine_options if not is_default(option)]
-    found = run_kind(root, f"{run_name}-named", suite, chosen.named, loaded, parallel)
-    return found | run_kind(root, f"{run_name}-plain", suite, chosen.plain, engine_options, parallel)
+    # Tests that name InnoDB switch it on themselves, and on some of their servers off again, which `--innodb` would undo.
+    loaded = [option for option in engine_options if not is_default(option) and option != "innodb"]
+    found = run_kind(root, f"{run_name}-named", suite, chosen.named, loaded, options)
+    return found | run_kind(root, f"{run_name}-plain", suite, chosen.plain, engine_options, options)
 
 
 def judge(verdicts, compare):
@@ -114,6 +115,11 @@ def only(chosen, names):
     }
 
 
+def name_of_run(options):
+    """What the files of a run are called: runs with different formats can go on side by side."""
+    return "-".join([options.suite, *(options.formats.split(",") if options.formats else [])])
+
+
 def run_selection(root, options, engines):
     """A selection with the engines of `options`. Answers {engine: {test: Verdict}}."""
     selection = SELECTIONS[options.suite]
@@ -121,16 +127,17 @@ def run_selection(root, options, engines):
     if not any(kinds.named or kinds.plain for kinds in chosen.values()):
         raise Problem(f"no test of {options.suite} is called {' or '.join(options.tests)}, or none of them is about an engine.")
     formats = options.formats.split(",") if options.formats else selection.formats
+    name = name_of_run(options)
     for suite, kinds in chosen.items():
-        print(f"selection {options.suite}, {suite}: {len(kinds.named)} tests name InnoDB, {len(kinds.plain)} no engine", flush=True)
+        print(f"selection {name}, {suite}: {len(kinds.named)} tests name InnoDB, {len(kinds.plain)} no engine", flush=True)
 
     def run(engine, tests, suffix):
         found = {}
-        with MtrRoot(options.keep) as own_root:
+        with MtrRoot(options.keep, options.mem) as own_root:
             restrict_formats(own_root, selection, formats)
             for suite, kinds in tests.items():
-                run_name = "-".join([options.suite, suffix, *([suite.replace("/", "-")] if len(tests) > 1 else [])])
-                found |= run_with(own_root, engine, engines[engine].options, suite, kinds, run_name, options.parallel)
+                run_name = "-".join([name, suffix, *([suite.replace("/", "-")] if len(tests) > 1 else [])])
+                found |= run_with(own_root, engine, engines[engine].options, suite, kinds, run_name, options)
         return found
 
     def compare(names):

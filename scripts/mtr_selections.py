@@ -44,6 +44,8 @@ SELECTIONS = {
 }
 
 NAME = re.compile(r"(?<![/\w.-])innodb(?![/\w-]|\.\w)|(?<=\bgtid_slave_pos_)innodb\b", re.IGNORECASE)
+# Servers of a test that are to be without the engine.
+SWITCHED_OFF = re.compile(r"(?:(?<=-skip-)|(?<=-disable-))innodb(?![-_\w])")
 # Settings that both engines have under names of their own.
 SETTING = re.compile(r"innodb(?=[-_](?:lock[-_]wait[-_]timeout|flush[-_]log[-_]at[-_]trx[-_]commit)\b)", re.IGNORECASE)
 OTHER_ENGINES = re.compile(r"\b(?:myisam|aria|memory|heap|archive|csv|blackhole|merge|mrg_myisam|federated|rocksdb|spider|s3)\b", re.IGNORECASE)
@@ -117,7 +119,9 @@ def renamed(text, engine):
     def name(found):
         return engine.lower() if found[0].islower() else engine.upper()
 
-    return NAME.sub(name, SETTING.sub(lambda found: engine.lower(), text))
+    for pattern in (SWITCHED_OFF, SETTING):
+        text = pattern.sub(engine.lower(), text)
+    return NAME.sub(name, text)
 
 
 def replace_engine(root, suite, tests, engine):
@@ -126,7 +130,7 @@ def replace_engine(root, suite, tests, engine):
     paths = set()
     tests_folder, results = folder_of(root, suite), results_of(root, suite)
     for test in tests:
-        paths.update(tests_folder.glob(f"{test}.test"))
+        paths.update(with_sources(root, tests_folder / f"{test}.test"))
         paths.update(path for ending in ("opt", "cnf") for path in tests_folder.glob(f"{test}*.{ending}"))
         paths.update(path for ending in ("result", "rdiff") for path in results.glob(f"{test}[.,]*{ending}"))
     for folder in {tests_folder, tests_folder.parent / "include", root.tests / "include", *shared_folders(root)}:
@@ -155,7 +159,7 @@ def rename_default(root, suite, tests, engine):
     for test in tests:
         for path in results_of(root, suite).glob(f"{test}[.,]*result"):
             old = read(path)
-            new = old.replace("ENGINE=MyISAM", f"ENGINE={engine}")
+            new = old.replace("ENGINE=MyISAM", f"ENGINE={engine}").replace("engine=InnoDB", f"engine={engine}")
             if new != old:
                 replace_file(path, new.encode("utf-8", errors="surrogateescape"))
 

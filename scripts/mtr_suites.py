@@ -36,7 +36,7 @@ from common import PLUGIN, ROOT, Problem, guarded, server_version
 from mtr_baseline import apply_baseline, make_baseline, measures_nothing, suites_of
 from mtr_root import OWN_SUITES, WORK, MtrRoot, replace_file
 from mtr_run import run_mtr
-from mtr_selected import read_rules, reason_of, run_selection
+from mtr_selected import name_of_run, read_rules, reason_of, run_selection
 from mtr_selections import SELECTIONS
 
 NOT_OFFERED = ROOT / "tests" / "mtr" / "not_offered.def"
@@ -167,7 +167,7 @@ def write_json(options, found):
             for name, verdicts in found.items()
         },
     }
-    path = options.json or WORK / f"{options.suite}.json"
+    path = options.json or WORK / f"{name_of_run(options)}.json"
     with open(path, "w", encoding="utf-8") as out:
         json.dump(content, out, indent=1)
     return path
@@ -181,7 +181,7 @@ def report(options, found):
     failed = [test for test, verdict in sorted(found[decides].items()) if verdict.word == "failed"]
     for test in failed:
         print(f"failed with {decides}: {test}")
-    print(f"details: {WORK / (options.suite + '.log')}, {path}")
+    print(f"details: {WORK / (name_of_run(options) + '*.log')}, {path}")
     passed, failures, skipped, excused = counts(found[decides])
     print(f"{passed} passed, {failures} failed, {skipped + excused} skipped")
     return 1 if failed else 0
@@ -193,9 +193,11 @@ def main():
     parser.add_argument("tests", nargs="*", help="only these tests")
     parser.add_argument("--engines", default="pbxt", help=f"comma-separated, of {', '.join(ENGINES)}")
     parser.add_argument("--formats", help="binlog and rpl: only these formats of the binary log, of row, mix")
+    parser.add_argument("--minutes", type=int, help="trx, binlog and rpl: how long one test may take (default 2)")
     parser.add_argument("--decides", default="pbxt", choices=ENGINES, help="the engine whose failures are an error")
     parser.add_argument("--json", help="where to write the verdicts (default: build/mtr/SUITE.json)")
     parser.add_argument("--parallel", type=int, default=0, help="servers at a time (default: one per processor)")
+    parser.add_argument("--mem", action="store_true", help="servers' files in memory: what waits for the disk takes a tenth of the time")
     parser.add_argument("--keep", action="store_true", help="keep the private root for a closer look")
     parser.add_argument("--record", action="store_true", help="suite pbxt: write the results of the named tests")
     options = parser.parse_intermixed_args()
@@ -208,7 +210,7 @@ def main():
         raise Problem(f"no engine {unknown[0]}: choose of {', '.join(ENGINES)}.")
     if ("pbxt" in options.engines or options.suite == "pbxt") and not PLUGIN.exists():
         raise Problem(f"{PLUGIN} is missing: run `make plugin` first, or choose other --engines.")
-    with MtrRoot(options.keep) as root:
+    with MtrRoot(options.keep, options.mem) as root:
         return report(options, RUNNERS[options.suite](root, options))
 
 

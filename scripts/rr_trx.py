@@ -7,9 +7,10 @@ Each test runs alone first: one whose recorded result is not what this server pr
 In the end the table is checked as the suite's check_consistency.sql says.
 
   scripts/rr_trx.py                          20 seconds, 8 clients, PBXT
-  scripts/rr_trx.py --engine InnoDB --seconds 300 --clients 16
+  scripts/rr_trx.py --engines PBXT,InnoDB --seconds 300 --clients 16      one after the other, and the figures side by side
 
-Last line: `N passed, N failed, N skipped`, of the suite's tests and of the five checks at the end. Exit status 1 when something failed.
+Last line: `N passed, N failed, N skipped`, of the suite's tests and of the five checks at the end, of the first engine. Exit status 1 when
+something failed with it.
 """
 
 import argparse
@@ -19,10 +20,10 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, namedtuple
 from pathlib import Path
 
-from common import PREFIX, guarded
+from common import PREFIX, Problem, guarded
 from live_server import LiveServer, execute, use_workshop_python, value_of
 from mtr_root import WORK, MtrRoot, replace_file
 from mtr_selections import read, renamed
@@ -55,6 +56,9 @@ class Client:
         command = [str(PREFIX / "bin" / "mariadb-test"), *self.reach, *options, *files]
         done = subprocess.run(command, cwd=self.root.tests, capture_output=True, text=True, errors="replace", check=False)
         return done.returncode, done.stdout + done.stderr
+
+
+Outcome = namedtuple("Outcome", "passed failed skipped runs rolled_back", defaults=[0, 0])
 
 
 def prepare(root, engine):
@@ -103,50 +107,72 @@ def check(connection, engine):
     return wrong
 
 
-def play(root, server, options):
-    """The whole suite. Answers (passed, failed, skipped)."""
-    tests = prepare(root, options.engine)
+def play(root, server, engine, options):
+    """The whole suite with one engine."""
+    tests = prepare(root, engine)
     execute(server.connect(), "CREATE DATABASE IF NOT EXISTS test")
     first = Client(root, server, 0)
     _, text = first.run("init_innodb")
     connection = server.connect("test")
     if value_of(connection, "SELECT COUNT(*) FROM t1") != 1000:
         print(text)
-        return 0, 1, 0
+        return Outcome(0, 1, 0)
     stale = {test: text for test in tests for status, text in [first.run(test)] if status}
     for test, text in stale.items():
         print(f"skipped {test}: alone, too, it prints something else than was recorded\n{text[:600]}")
     runs, reports = run_together(root, server, [test for test in tests if test not in stale], options)
     for test, text in reports.items():
         print(f"FAILED {test}:\n{text}")
-    wrong = check(connection, options.engine)
+    wrong = check(connection, engine)
     print("\n".join(f"FAILED {text}" for text in wrong) or "the table is consistent")
     errors = value_of(connection, "SELECT tx_errors FROM statistics")
     print(f"{sum(runs.values())} runs of {len(runs)} tests by {options.clients} clients, {errors} transactions rolled back and counted")
     failed = len(reports) + len(wrong)
-    return len(tests) - len(stale) + len(CHECKS) + 1 - failed, failed, len(stale)
+    passed = len(tests) - len(stale) + len(CHECKS) + 1 - failed
+    return Outcome(passed, failed, len(stale), sum(runs.values()), errors)
+
+
+def run_engine(engine, options):
+    """A server of its own for one engine, with the whole suite."""
+    folder = Path(tempfile.mkdtemp(prefix="rr-", dir=WORK))
+    timeout = f"--{engine.lower()}-lock-wait-timeout=2"
+    server = LiveServer(folder / "data", engine, [timeout, "--sql-mode=NO_ENGINE_SUBSTITUTION,NO_UNSIGNED_SUBTRACTION", "--character-set-server=latin1"])
+    with MtrRoot() as root:
+        try:
+            server.start()
+            return play(root, server, engine, options)
+        finally:
+            server.stop()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def print_beside(outcomes):
+    """A line per engine."""
+    print(f"{'':10}" + "".join(f"{word:>14}" for word in Outcome._fields))
+    for engine, outcome in outcomes.items():
+        print(f"{engine:10}" + "".join(f"{number:>14}" for number in outcome))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", default="PBXT", choices=["PBXT", "InnoDB"])
+    parser.add_argument("--engines", default="PBXT", help="comma-separated, of PBXT and InnoDB (default PBXT)")
     parser.add_argument("--seconds", type=int, default=20, help="how long the clients run (default 20)")
     parser.add_argument("--clients", type=int, default=8, help="how many (default 8)")
     options = parser.parse_args()
+    engines = options.engines.split(",")
+    unknown = [engine for engine in engines if engine not in ("PBXT", "InnoDB")]
+    if unknown:
+        raise Problem(f"no engine {unknown[0]}: choose of PBXT and InnoDB.")
     use_workshop_python()
     WORK.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="rr-", dir=WORK))
-    timeout = f"--{options.engine.lower()}-lock-wait-timeout=2"
-    server = LiveServer(folder / "data", options.engine, [timeout, "--sql-mode=NO_ENGINE_SUBSTITUTION,NO_UNSIGNED_SUBTRACTION", "--character-set-server=latin1"])
-    with MtrRoot() as root:
-        try:
-            server.start()
-            passed, failed, skipped = play(root, server, options)
-        finally:
-            server.stop()
-            shutil.rmtree(folder, ignore_errors=True)
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+    outcomes = {}
+    for engine in engines:
+        print(f"--- {engine}", flush=True)
+        outcomes[engine] = run_engine(engine, options)
+    print_beside(outcomes)
+    first = outcomes[engines[0]]
+    print(f"{first.passed} passed, {first.failed} failed, {first.skipped} skipped")
+    return 1 if first.failed else 0
 
 
 if __name__ == "__main__":

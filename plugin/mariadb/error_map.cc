@@ -60,6 +60,7 @@ const Row kTable[] = {
     {PBXT_ROW_IS_REFERENCED, HA_ERR_ROW_IS_REFERENCED},
     {PBXT_NO_REFERENCED_ROW, HA_ERR_NO_REFERENCED_ROW},
     {PBXT_BAD_FOREIGN_KEY, HA_ERR_CANNOT_ADD_FOREIGN},
+    {PBXT_FOREIGN_KEY_NAME_TAKEN, HA_ERR_FOUND_DUPP_KEY},
 };
 
 thread_local char kept_text[512];
@@ -97,10 +98,21 @@ uint terse_error(pbxt_status status) {
   }
 }
 
+/* True if the server's text has no place for a name. */
+bool is_whole_text(uint error) {
+  return error == ER_LOCK_WAIT_TIMEOUT || error == ER_LOCK_DEADLOCK;
+}
+
 /* A note that SHOW WARNINGS shows beside the error. Not a warning, which would become an error of its own in
- * strict mode; with the error's number, because it becomes condition 1 of GET DIAGNOSTICS. */
+ * strict mode; with the error's number, because it becomes condition 1 of GET DIAGNOSTICS. It begins with the
+ * server's words: a replica writes each condition to its error log, where people and tools look for them. */
 void say_more(pbxt_status status, THD* thd) {
-  if (uint error = terse_error(status))
+  uint error = terse_error(status);
+  if (!error) return;
+  if (is_whole_text(error))
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, error, "%s: PBXT %s", ER_THD(thd, error),
+                        kept_text);
+  else
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, error, "PBXT: %s", kept_text);
 }
 
@@ -122,7 +134,8 @@ int to_ha_error(pbxt_status status, THD* thd) {
 
 int to_ddl_error(pbxt_status status, THD* thd) {
   int error = to_ha_error(status, thd);
-  uint number = status == PBXT_BAD_FOREIGN_KEY ? HA_ERR_CANNOT_ADD_FOREIGN : ER_UNKNOWN_ERROR;
+  bool is_refusal = status == PBXT_BAD_FOREIGN_KEY || status == PBXT_FOREIGN_KEY_NAME_TAKEN;
+  uint number = is_refusal ? error : ER_UNKNOWN_ERROR;
   if (error && thd && !is_everyday(status) && !terse_error(status) && kept_text[0] != '\0')
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, number, "PBXT: %s", kept_text);
   return error;

@@ -323,6 +323,14 @@ void explain_refusal(THD* thd, const Definition& definition) noexcept {
   }
 }
 
+/* With checks off other engines add constraints in place, and then the error has the constraint's name. */
+void report_taken_name(THD* thd, const char* path) noexcept {
+  if (thd->lex->sql_command != SQLCOM_ALTER_TABLE || checks_foreign_keys(thd)) return;
+  if (thd->lex->alter_info.algorithm(thd) == Alter_info::ALTER_TABLE_ALGORITHM_COPY) return;
+  std::string name = TableName::of_path(path).db + "/" + pbxt_error_subject();
+  my_error(ER_DUP_CONSTRAINT_NAME, MYF(0), "FOREIGN KEY", name.c_str());
+}
+
 /* ---- DROP and RENAME ---- */
 
 /* DROP DATABASE takes children of the same database along (rule FK43). */

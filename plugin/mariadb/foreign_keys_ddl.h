@@ -58,6 +58,10 @@ uint32_t rename_flags(THD* thd, const char* from, const char* to);
    belongs to another engine. */
 void explain_refusal(THD* thd, const Definition& definition) noexcept;
 
+/* ERROR 1826 where it is the server's for a constraint's name that is taken; anywhere else the server makes
+ * 1005 with errno 121 of the refusal. */
+void report_taken_name(THD* thd, const char* path) noexcept;
+
 }  // namespace pbxt
 
 #endif

@@ -67,6 +67,7 @@ int ha_pbxt::create(const char* name, TABLE* form, HA_CREATE_INFO* create_info) 
   if (int error = foreign_keys.for_create(thd, name, form, create_info, &definition)) return error;
   int error = to_ddl_error(pbxt_table_create(db, Session::core_of(thd), &definition.def), thd);
   if (error == HA_ERR_CANNOT_ADD_FOREIGN) explain_refusal(thd, definition);
+  if (error == HA_ERR_FOUND_DUPP_KEY) report_taken_name(thd, name);
   return error;
 }
 

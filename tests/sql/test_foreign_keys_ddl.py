@@ -108,7 +108,6 @@ def test_set_default_wants_a_constant_default(db):
 @pytest.mark.pbxt_only
 def test_a_name_is_unique_in_its_database(db):
     family(db)
-    db.fails("CREATE TABLE d (p INT, CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id))", 1005)
     db.ok("ALTER TABLE c ADD COLUMN more INT, ALGORITHM=COPY")
     db.ok("CREATE TABLE d (p INT, FOREIGN KEY (p) REFERENCES p (id), FOREIGN KEY (p) REFERENCES p (k))")
     db.ok("ALTER TABLE d ADD FOREIGN KEY (p) REFERENCES p (id)")
@@ -116,6 +115,52 @@ def test_a_name_is_unique_in_its_database(db):
     db.ok("RENAME TABLE d TO e")
     db.ok("CREATE TABLE d (p INT, FOREIGN KEY (p) REFERENCES p (id))")
     assert "CONSTRAINT `d_ibfk_4`" in shown(db, "d")
+
+
+ADD_TAKEN = "ADD CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id)"
+CREATE_TAKEN = "CREATE TABLE e (p INT, CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id)) ENGINE={engine}"
+
+
+@pytest.mark.parametrize("checks, statement, number, text", [
+    (1, CREATE_TAKEN, 1005, "errno: 121"),
+    (0, CREATE_TAKEN, 1005, "errno: 121"),
+    (1, f"ALTER TABLE d {ADD_TAKEN}", 1005, "errno: 121"),
+    (1, f"ALTER TABLE c {ADD_TAKEN}", 1005, "errno: 121"),
+    (0, f"ALTER TABLE d {ADD_TAKEN}", 1826, "/fk'"),
+    (0, f"ALTER TABLE c {ADD_TAKEN}", 1826, "/fk'"),
+    (0, f"ALTER TABLE d {ADD_TAKEN}, ALGORITHM=COPY", 1005, "errno: 121"),
+    (1, "CREATE TABLE e (p INT, CONSTRAINT x FOREIGN KEY (p) REFERENCES p (id), CONSTRAINT x FOREIGN KEY (p) REFERENCES p (k))", 1005, "errno: 150"),
+])  # fmt: skip
+def test_a_name_that_is_taken_is_refused_as_innodb_does(twin, checks, statement, number, text):
+    """Rules FK1, FK51. InnoDB says 1823 where the name is another table's."""
+    family(twin)
+    twin.ok("CREATE TABLE d (p INT, KEY (p)) ENGINE={engine}")
+    twin.ok(f"SET foreign_key_checks = {checks}")
+    assert text in twin.oracle.fails(statement, (number, 1823))
+    assert text in twin.under_test.fails(statement, number)
+    told = [row[2] for row in twin.under_test.rows("SHOW WARNINGS")]
+    assert any("another constraint of this name" in line or "/c' has a constraint of this name" in line for line in told), told
+    twin.fails("SELECT * FROM e", 1146)
+    twin.ok("SET foreign_key_checks = 1")
+    for table in ("c", "d"):
+        same_shown(twin, table)
+
+
+def test_a_table_does_not_bring_a_name_that_is_taken(twin):
+    """Rules FK1, FK51. InnoDB says 1050, of a table that is not there."""
+    family(twin)
+    for side, number, text in ((twin.under_test, 1025, "errno: 121"), (twin.oracle, 1050, "exists")):
+        other = f"{side.name}_x"
+        side.ok(f"CREATE DATABASE {other}")
+        try:
+            side.ok(f"CREATE TABLE {other}.d (p INT, CONSTRAINT fk FOREIGN KEY (p) REFERENCES {side.name}.p (id)) ENGINE={{engine}}")
+            assert text in side.fails(f"RENAME TABLE {other}.d TO d", number)
+            if side is twin.under_test:
+                told = [row[2] for row in side.rows("SHOW WARNINGS")]
+                assert any("/c' has a constraint of this name" in line for line in told), told
+            side.ok(f"RENAME TABLE {other}.d TO {other}.e")
+        finally:
+            side.ok(f"DROP DATABASE {other}")
 
 
 @pytest.mark.parametrize("change", [

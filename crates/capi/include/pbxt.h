@@ -57,6 +57,7 @@ typedef enum pbxt_status {
   PBXT_ROW_IS_REFERENCED = 27, /* foreign key: children forbid the change; see pbxt_cursor_violated() */
   PBXT_NO_REFERENCED_ROW = 28, /* foreign key: no such parent */
   PBXT_BAD_FOREIGN_KEY = 29,   /* definition refused: the text names constraint, column and reason */
+  PBXT_FOREIGN_KEY_NAME_TAKEN = 30, /* definition refused: the text names constraint and who has its name */
   PBXT_UNSERIALIZABLE = 26 /* fits into no serial order: rolled back whole; after pbxt_commit it is over */
 } pbxt_status;
 
@@ -66,6 +67,9 @@ typedef struct pbxt_text { /* not terminated by a zero */
 } pbxt_text;
 
 const char* pbxt_error_text(void);
+/* Name that the last error of this thread is about: of PBXT_FOREIGN_KEY_NAME_TAKEN the constraint's, else
+   empty. Valid as long as the text. */
+const char* pbxt_error_subject(void);
 const char* pbxt_version_text(void); /* "PBXT 0.1.0 (format 1)" */
 
 /* ---- host callbacks ------------------------------------------------------------------------ */

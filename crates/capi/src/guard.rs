@@ -4,9 +4,11 @@ use crate::status::Status;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::LocalKey;
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
+    static SUBJECT: RefCell<CString> = RefCell::default();
 }
 
 /// The result of an entry point: a status with or without a sentence.
@@ -31,6 +33,7 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
         Ok(Err(Failure::Answer(status))) => status,
         Ok(Err(Failure::Engine(error))) => {
             remember(&error.to_string());
+            keep(&SUBJECT, error.subject());
             Status::from(&error)
         }
         Err(panic) => {
@@ -50,8 +53,18 @@ pub(crate) fn value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
 }
 
 fn remember(text: &str) {
+    keep(&LAST, text);
+}
+
+fn keep(place: &'static LocalKey<RefCell<CString>>, text: &str) {
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    LAST.with(|last| *last.borrow_mut() = text);
+    place.with(|place| *place.borrow_mut() = text);
+}
+
+/// Name that the last error of this thread is about; empty if it has none.
+#[unsafe(no_mangle)]
+pub extern "C" fn pbxt_error_subject() -> *const c_char {
+    SUBJECT.with(|subject| subject.borrow().as_ptr())
 }
 
 /// Sentence of the last error of this thread.

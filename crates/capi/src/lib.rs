@@ -33,7 +33,7 @@ pub use cursor::*;
 pub use database::*;
 pub use definition::{PbxtColumn, PbxtIndex, PbxtKeyPart, PbxtTableDef};
 pub use foreign_keys::*;
-pub use guard::{pbxt_error_text, pbxt_version_text};
+pub use guard::{pbxt_error_subject, pbxt_error_text, pbxt_version_text};
 pub use judge::*;
 pub use observer::PbxtHost;
 pub use reports::*;

@@ -38,6 +38,7 @@ pub enum Status {
     RowIsReferenced = 27,
     NoReferencedRow = 28,
     BadForeignKey = 29,
+    ForeignKeyNameTaken = 30,
 }
 
 impl From<&Error> for Status {
@@ -57,6 +58,7 @@ impl From<&Error> for Status {
             Error::RowIsReferenced { .. } => Self::RowIsReferenced,
             Error::NoReferencedRow { .. } => Self::NoReferencedRow,
             Error::BadForeignKey { .. } => Self::BadForeignKey,
+            Error::ForeignKeyNameTaken { .. } => Self::ForeignKeyNameTaken,
             Error::NoSuchTable { .. } => Self::NoSuchTable,
             Error::TableExists { .. } => Self::TableExists,
             Error::DefinitionChanged { .. } => Self::DefChanged,
@@ -187,6 +189,14 @@ mod tests {
                     why: table(),
                 },
                 Status::BadForeignKey,
+            ),
+            (
+                Error::ForeignKeyNameTaken {
+                    constraint: table(),
+                    child: table(),
+                    owner: table(),
+                },
+                Status::ForeignKeyNameTaken,
             ),
         ];
         for (error, status) in cases {

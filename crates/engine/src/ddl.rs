@@ -65,7 +65,7 @@ impl Database {
     /// Creates a table.
     ///
     /// # Errors
-    /// `TableExists`; `BadForeignKey` for a constraint that cannot be kept.
+    /// `TableExists`; `BadForeignKey` for a constraint that cannot be kept; `ForeignKeyNameTaken`.
     pub fn create_table_with(
         self: &Arc<Self>,
         mut def: TableDef,
@@ -138,7 +138,8 @@ impl Database {
     /// Renames a table.
     ///
     /// # Errors
-    /// `TableExists`; `BadForeignKey` for a constraint that waits for the name and does not fit.
+    /// `TableExists`; `BadForeignKey` for a constraint that waits for the name and does not fit; `ForeignKeyNameTaken` for one that the
+    /// table brings along.
     pub fn rename_table_with(
         self: &Arc<Self>,
         session: Option<&Session>,
@@ -170,6 +171,7 @@ impl Database {
         let mut def = TableDef::clone(&table.def());
         to.clone_into(&mut def.name);
         def.provisional = (def.provisional || renaming.sets_aside) && !renaming.takes_place;
+        self.check_moved_names(&def, from)?;
         if renaming.checks && !def.provisional {
             self.check_waiting(&def, to)?;
         }

@@ -149,6 +149,18 @@ pub enum Error {
         /// Which column or table, what is wrong with it, and what would do.
         why: String,
     },
+    /// A constraint of this name exists already (rule FK1).
+    #[error(
+        "foreign key '{constraint}' of table '{child}': table '{owner}' has a constraint of this name: choose another name"
+    )]
+    ForeignKeyNameTaken {
+        /// The name.
+        constraint: String,
+        /// Table that was to refer.
+        child: String,
+        /// Table that has a constraint of that name.
+        owner: String,
+    },
     /// The row exists no more, or never did, for this reader.
     #[error("row {row} of table '{table}' is not there for this transaction")]
     RowNotFound {
@@ -201,6 +213,16 @@ pub enum Error {
     /// No prepared transaction has this XA id.
     #[error("no prepared transaction has this XA id")]
     NoSuchXid,
+}
+
+impl Error {
+    /// The name that a refusal is about, for a host whose own text has a place for it; empty if it has none.
+    pub fn subject(&self) -> &str {
+        match self {
+            Self::ForeignKeyNameTaken { constraint, .. } => constraint,
+            _ => "",
+        }
+    }
 }
 
 impl From<pbxt_txn::Unserializable> for Error {

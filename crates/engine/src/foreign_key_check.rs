@@ -309,24 +309,44 @@ impl Database {
             let is_twice = def.foreign_keys[..at]
                 .iter()
                 .any(|before| before.name == key.name);
-            if is_twice || self.has_constraint(def, replaces, &key.name) {
-                let why = "another constraint has this name: choose another name".to_owned();
+            let replaced = if is_twice { None } else { replaces };
+            self.check_name_is_free(def, replaced, &key.name)?;
+            if is_twice {
+                let why =
+                    "the definition has another constraint of this name: choose another name".to_owned();
                 return Err(bad(key, def, why));
             }
         }
         Ok(())
     }
 
-    /// True if another table of the same scope has a constraint of this name (rule FK1).
-    fn has_constraint(&self, def: &TableDef, replaces: Option<&str>, name: &str) -> bool {
-        let is_other = |table: &Arc<Table>| table.id != def.id && replaces != Some(&*table.name());
+    /// Rule FK1, of a table that comes from `from`.
+    pub(crate) fn check_moved_names(&self, def: &TableDef, from: &str) -> Result<()> {
+        if scope(from) == scope(&def.name) {
+            return Ok(());
+        }
+        let mut keys = def.foreign_keys.iter();
+        keys.try_for_each(|key| self.check_name_is_free(def, None, &key.name))
+    }
+
+    /// Refuses a name that a constraint of another table of the same scope has, unless that table is replaced (rule FK1).
+    fn check_name_is_free(&self, def: &TableDef, replaced: Option<&str>, name: &str) -> Result<()> {
+        let is_other = |table: &Arc<Table>| table.id != def.id && replaced != Some(&*table.name());
         let others = self.catalog.tables_under(scope(&def.name));
-        others.iter().filter(|table| is_other(table)).any(|table| {
+        for table in others.iter().filter(|table| is_other(table)) {
             let other = table.def();
-            scope(&other.name) == scope(&def.name)
+            if scope(&other.name) == scope(&def.name)
                 && !other.provisional
                 && other.foreign_keys.iter().any(|key| key.name == name)
-        })
+            {
+                return Err(Error::ForeignKeyNameTaken {
+                    constraint: name.to_owned(),
+                    child: def.name.clone(),
+                    owner: other.name.clone(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Rule FK46: true if the table has the constraint now, and it is not bound.
