@@ -42,7 +42,7 @@ pub(crate) struct Loaded {
     pub count: u64,
     /// Removes the files unless they are kept.
     pub files: LoadFiles,
-    _held: Held,
+    _held: [Held; 2],
 }
 
 /// A key that two rows of the load have.
@@ -209,7 +209,8 @@ impl BulkWriter {
         last: Option<Chunk>,
         tag: (TxnId, Lsn),
     ) -> std::result::Result<Loaded, Failed> {
-        let held = Held::begin(&self.db);
+        // Rule B6: files begun from here on; those before stay held with it until the shape names all of them.
+        let newer = Held::begin(&self.db);
         let last = match last {
             Some(chunk) if chunk.rows() > 0 => Some(self.sort_last(chunk)?),
             _ => None,
@@ -224,7 +225,7 @@ impl BulkWriter {
             unclaimed,
             count: self.count,
             files: self.files,
-            _held: held,
+            _held: [self.held, newer],
         })
     }
 

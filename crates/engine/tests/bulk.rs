@@ -516,6 +516,40 @@ mod at_stop_points {
         }
     }
 
+    /// Rule B6: a checkpoint takes no file of a load for an orphan, whether it was finished with a chunk or at the end.
+    #[test]
+    fn a_checkpoint_leaves_the_files_of_a_load_that_nothing_names_yet() {
+        for point in [
+            "bulk.after_files",
+            "bulk.after_claims",
+            "bulk.before_records",
+            "bulk.after_publish",
+        ] {
+            let turn = turn();
+            let bench = Bench::new();
+            let (mut loader, table) = (bench.other(2), bench.table.clone());
+            let held = hold_at(&turn, point, move || {
+                let mut rng = Rng::new(5);
+                let mut rows = rows_of(1..=8 * MANY);
+                for row in &mut rows {
+                    let mut memo = vec![0; 500];
+                    rng.fill(&mut memo);
+                    row.memo = Some(memo.into());
+                }
+                load(&mut loader, &table, &rows).expect("a load");
+                loader.session.commit().expect("a commit");
+            });
+            let files = bench.disk.list().expect("a listing");
+            let row_files = files.iter().filter(|name| name.starts_with("cold-")).count();
+            assert!(row_files > 1, "{point}: the load has {row_files} files of rows");
+            bench.db.checkpoint_step().expect("a checkpoint");
+            held.release();
+            bench.db.checkpoint_step().expect("a checkpoint");
+            let rows = reopened(&bench.disk.crash(7), point, true);
+            assert_eq!(rows.len(), 8 * MANY as usize, "{point}");
+        }
+    }
+
     /// Rules D18, L3, L4: whatever the moment, all of a load is there after a crash or nothing, and files nobody needs go.
     #[test]
     fn a_crash_leaves_all_of_a_load_or_nothing() {
