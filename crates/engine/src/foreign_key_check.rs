@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// Most parts of an index, and so most columns of a constraint (rule FK3).
 const COLUMNS_MAX: usize = 64;
+/// Most constraints of a table: the catalog counts them in two bytes (docs/format-catalog.md).
+const CONSTRAINTS_MAX: usize = u16::MAX as usize;
 
 /// How a constraint is kept.
 #[derive(Debug, PartialEq, Eq)]
@@ -304,6 +306,13 @@ impl Database {
 
     /// What is asked even with checks off (rules FK1, FK9, FK10).
     fn check_constraints_alone(&self, def: &TableDef, replaces: Option<&str>) -> Result<()> {
+        if let Some(key) = def.foreign_keys.get(CONSTRAINTS_MAX) {
+            let why = format!(
+                "table '{}' has {CONSTRAINTS_MAX} constraints without it, the most there can be",
+                def.name
+            );
+            return Err(bad(key, def, why));
+        }
         for (at, key) in def.foreign_keys.iter().enumerate() {
             check_alone(def, key).map_err(|why| bad(key, def, why))?;
             let is_twice = def.foreign_keys[..at]

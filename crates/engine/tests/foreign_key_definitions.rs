@@ -122,6 +122,25 @@ fn a_constraint_of_more_columns_than_an_index_can_have_is_refused_with_checks_of
 }
 
 #[test]
+fn more_constraints_than_the_catalog_can_count_are_refused_with_checks_off_too() {
+    let (db, _disk) = database();
+    let mut plan = Plan::new("db/child", 2);
+    for number in 0..=u16::MAX {
+        plan = plan.key(
+            &format!("fk{number}"),
+            &[1],
+            "db/parent",
+            &[0],
+            Restrict,
+            Restrict,
+        );
+    }
+    let refused = why(plan.create_unchecked(&db));
+    assert!(refused.contains("65535 constraints"), "{refused}");
+    assert!(db.table_id("db/child").is_none(), "nothing was kept");
+}
+
+#[test]
 fn actions_that_cannot_be_done_are_refused_with_checks_off_too() {
     let (db, _disk) = database();
     let plan = Plan::new("db/child", 2).key("fk", &[0], "db/parent", &[0], SetNull, Restrict);
