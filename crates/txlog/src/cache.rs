@@ -4,11 +4,12 @@
 //!                   when somebody reads a version in them. One budget covers both.
 //! State:            a ring of the numbers of complete chunks, swept by a CLOCK hand; chunks still filling are counted but
 //!                   not in the ring, so nothing dirty can be dropped.
-//! Rules:            D12: only complete chunks leave; a loaded chunk is believed only if all its batches verify. D16:
-//!                   chunks below the start of the log leave when it rises.
+//! Rules:            D12: only complete chunks leave; a loaded chunk is believed only if all its batches verify. D33: what is
+//!                   missed now and then is read alone (`alone`). D16: chunks below the start of the log leave when it rises.
 //! Latches and I/O:  a load latch (one of 16, by chunk) is held over the read, so a chunk is loaded once; the ring latch
 //!                   is held for moments and never over I/O. A reader that finds its chunk takes no latch.
 
+use crate::alone::Misses;
 use crate::batch::BatchHeader;
 use crate::chunk::Chunk;
 use crate::core::Core;
@@ -40,6 +41,7 @@ pub(crate) struct Cache {
     resident_chunks: AtomicU64,
     ring: Mutex<Ring>,
     loading: [Mutex<()>; LOAD_LATCHES],
+    pub(crate) misses: Misses,
 }
 
 #[derive(Debug, Default)]
@@ -53,18 +55,25 @@ impl Cache {
     /// what is unwritten.
     pub(crate) fn new(budget_bytes: u64, chunk_bytes: u64) -> Cache {
         let (resident_chunks, ring, loading) = (AtomicU64::new(0), Mutex::default(), Default::default());
+        let misses = Misses::default();
         Cache {
             budget_bytes,
             chunk_bytes,
             resident_chunks,
             ring,
             loading,
+            misses,
         }
     }
 
     /// Bytes of chunks in memory.
     pub(crate) fn bytes(&self) -> u64 {
         self.resident_chunks.load(Ordering::Relaxed) * self.chunk_bytes
+    }
+
+    /// True if a chunk that is loaded pushes no other one out.
+    pub(crate) fn has_room(&self) -> bool {
+        self.bytes() + self.chunk_bytes <= self.budget_bytes
     }
 
     /// A chunk was put into the directory.
@@ -147,7 +156,10 @@ impl Core {
                 self.counters.cache_hits.add_one();
                 chunk
             }
-            None => self.load(number, guard)?,
+            None => match self.read_alone(lsn.raw(), number, guard)? {
+                Some(record) => return Ok(record),
+                None => self.load(number, guard)?,
+            },
         };
         if hint == ReadHint::Random {
             chunk.touch();

@@ -8,6 +8,7 @@
 //! Rules:            D1.. in docs/durability.md.
 //! After a crash:    `scan` finds the end of the log by docs/durability.md; the log continues in a new segment.
 
+mod alone;
 mod batch;
 mod cache;
 mod chunk;

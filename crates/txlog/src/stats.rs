@@ -51,6 +51,7 @@ impl StripedCounter {
 pub(crate) struct Counters {
     pub(crate) cache_hits: StripedCounter,
     pub(crate) cache_misses: AtomicU64,
+    pub(crate) read_alone: AtomicU64,
     pub(crate) cache_evictions: AtomicU64,
     pub(crate) batches: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
@@ -70,8 +71,10 @@ pub(crate) fn count(counter: &AtomicU64, more: u64) {
 pub struct LogStats {
     /// Reads of a record whose chunk was in memory.
     pub cache_hits: u64,
-    /// Reads that had to load a chunk.
+    /// Reads of a record whose chunk was not in memory.
     pub cache_misses: u64,
+    /// Of these, those that read the record with its batch and did not load the chunk (rule D33).
+    pub read_alone: u64,
     /// Chunks dropped from memory for want of budget.
     pub cache_evictions: u64,
     /// Bytes of chunks in memory, those not yet written included.
@@ -98,6 +101,7 @@ impl Counters {
         LogStats {
             cache_hits: self.cache_hits.sum(),
             cache_misses: load(&self.cache_misses),
+            read_alone: load(&self.read_alone),
             cache_evictions: load(&self.cache_evictions),
             cache_bytes,
             buffer_bytes,
