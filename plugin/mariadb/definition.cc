@@ -121,25 +121,6 @@ uint8_t order_of(const Field* field) {
   }
 }
 
-bool same_part(const pbxt_key_part& a, const pbxt_key_part& b) {
-  return a.column == b.column && a.length == b.length && a.store_length == b.store_length &&
-         a.weight_len == b.weight_len && a.encoding == b.encoding && a.nullable == b.nullable &&
-         a.descending == b.descending && a.is_prefix == b.is_prefix && a.is_var == b.is_var &&
-         a.pad_len == b.pad_len && a.collation == b.collation &&
-         memcmp(a.pad_weight, b.pad_weight, sizeof(a.pad_weight)) == 0;
-}
-
-bool same_column(const pbxt_column& a, const pbxt_column& b) {
-  return a.offset == b.offset && a.length == b.length && a.null_offset == b.null_offset &&
-         a.null_bit == b.null_bit && a.kind == b.kind && a.pad == b.pad && a.stored == b.stored &&
-         a.order == b.order;
-}
-
-bool same_index(const pbxt_index& a, const pbxt_index& b) {
-  return a.name_len == b.name_len && memcmp(a.name, b.name, a.name_len) == 0 && a.unique == b.unique &&
-         a.primary == b.primary && a.part_count == b.part_count;
-}
-
 }  // namespace
 
 bool Definition::is_char_column(const Field* field) {
@@ -256,20 +237,6 @@ void Definition::describe_columns(const TABLE* table) noexcept {
     columns_[i].has_default = has_constant_default(field);
   }
   def.default_record = table->s->default_values;
-}
-
-bool Definition::stores_like(const Definition& other) const {
-  if (def.record_length != other.def.record_length || columns_.size() != other.columns_.size() ||
-      indexes_.size() != other.indexes_.size() || parts_.size() != other.parts_.size() ||
-      def.conflict_mode != other.def.conflict_mode || def.compression != other.def.compression)
-    return false;
-  for (size_t i = 0; i < columns_.size(); i++)
-    if (!same_column(columns_[i], other.columns_[i])) return false;
-  for (size_t i = 0; i < indexes_.size(); i++)
-    if (!same_index(indexes_[i], other.indexes_[i])) return false;
-  for (size_t i = 0; i < parts_.size(); i++)
-    if (!same_part(parts_[i], other.parts_[i])) return false;
-  return true;
 }
 
 }  // namespace pbxt

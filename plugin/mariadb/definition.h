@@ -26,10 +26,6 @@ class Definition {
   /* Adds what is kept of columns at CREATE and ALTER: names, types, defaults. After build(). */
   void describe_columns(const TABLE* table) noexcept;
 
-  /* The engine stores rows and keys of both alike, so one may take the other's place without touching a row.
-   */
-  bool stores_like(const Definition& other) const;
-
   /* True if an index part is a virtual column: its value must be computed for every change. */
   static bool is_indexed_virtual(const Field* field);
   /* CHAR(n) proper; INET6, UUID and the like also say MYSQL_TYPE_STRING. */

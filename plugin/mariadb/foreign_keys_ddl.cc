@@ -162,16 +162,27 @@ int TableForeignKeys::for_alter(THD* thd, const char* path, TABLE* altered, Alte
   return 0;
 }
 
+void TableForeignKeys::for_question(THD* thd, const char* path, TABLE* altered, Alter_info* alter_info,
+                                    Definition* definition) noexcept {
+  definition->def.check_foreign_keys = checks_foreign_keys(thd);
+  keep(foreign_keys_of(path), alter_info);
+  put_into(thd, definition, altered);
+}
+
 int TableForeignKeys::add_kept(const char* original, Alter_info* alter_info, TABLE*) {
   ForeignKeys keys = foreign_keys_of(original);
   if (int error = check_drops(keys, alter_info)) return error;
+  keep(std::move(keys), alter_info);
+  return 0;
+}
+
+void TableForeignKeys::keep(ForeignKeys keys, Alter_info* alter_info) {
   for (ForeignKey& key : keys) {
     if (is_dropped(key.name, alter_info)) continue;
     for (ForeignKey::Column& column : key.columns) column.child = new_name_of(column.child, alter_info);
     keys_.push_back(std::move(key));
   }
   kept_count_ = keys_.size();
-  return 0;
 }
 
 int TableForeignKeys::add_new(THD* thd, const char* path, const char* original, Alter_info* alter_info,

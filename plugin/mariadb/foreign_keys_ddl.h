@@ -25,9 +25,13 @@ class TableForeignKeys {
   /* ALTER in place: the table's own constraints but for those dropped. */
   int for_alter(THD* thd, const char* path, TABLE* altered, Alter_info* alter_info,
                 Definition* definition) noexcept;
+  /* The same for the question whether it can be done in place: reports nothing. */
+  void for_question(THD* thd, const char* path, TABLE* altered, Alter_info* alter_info,
+                    Definition* definition) noexcept;
 
  private:
   int add_kept(const char* original, Alter_info* alter_info, TABLE* form);
+  void keep(ForeignKeys keys, Alter_info* alter_info);
   int add_new(THD* thd, const char* path, const char* original, Alter_info* alter_info, TABLE* form);
   int check_bases(THD* thd, TABLE* form) const;
   int check_versioning(THD* thd, const TABLE* form) const;

@@ -2,7 +2,7 @@
  * ha_pbxt.h: the handler: one use of one table by one connection at a time.
  *
  * The methods are spread over ha_pbxt.cc (life cycle, locks, statistics), ha_pbxt_read.cc, ha_pbxt_write.cc
- * and ha_pbxt_ddl.cc. A handler has one cursor for its whole life. It is bound to the connection's session
+ * ha_pbxt_ddl.cc and ha_pbxt_alter.cc. A handler has one cursor for its whole life. It is bound to the connection's session
  * once a statement; nothing on the path of a single row allocates, locks, or looks anything up.
  */
 #ifndef PBXT_PLUGIN_HA_PBXT_H
@@ -91,7 +91,7 @@ class ha_pbxt final : public handler {
   int reset_auto_increment(ulonglong value) override;
   void update_create_info(HA_CREATE_INFO* create_info) override;
 
-  /* ---- tables: ha_pbxt_ddl.cc ---- */
+  /* ---- tables: ha_pbxt_ddl.cc, ha_pbxt_alter.cc ---- */
   int create(const char* name, TABLE* form, HA_CREATE_INFO* create_info) override;
   int delete_table(const char* name) override;
   int rename_table(const char* from, const char* to) override;
@@ -99,6 +99,8 @@ class ha_pbxt final : public handler {
   ulonglong table_version() const override;
   enum_alter_inplace_result check_if_supported_inplace_alter(TABLE* altered,
                                                              Alter_inplace_info* info) override;
+  bool prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* info) override;
+  bool inplace_alter_table(TABLE*, Alter_inplace_info*) override { return false; }
   bool commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* info, bool commit) override;
   bool check_if_incompatible_data(HA_CREATE_INFO* create_info, uint changes) override;
   int check(THD* thd, HA_CHECK_OPT* options) override;
@@ -161,7 +163,7 @@ class ha_pbxt final : public handler {
   void move_key_columns(my_ptrdiff_t distance);
   static int judge_entry(void* self, uint8_t* record, uint64_t row_id);
   int set_end_of_range(const key_range* end);
-  int redefine(TABLE* altered, Alter_inplace_info* info);
+  int alter(TABLE* altered, Alter_inplace_info* info);
   int key_duplicated();
   int begin_bulk();
   int raise_auto_increment(Field* field);

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define PBXT_ABI_VERSION 3u
+#define PBXT_ABI_VERSION 4u
 
 typedef struct pbxt_db pbxt_db;           /* one open database directory */
 typedef struct pbxt_session pbxt_session; /* one connection: at most one transaction at a time */
@@ -58,6 +58,7 @@ typedef enum pbxt_status {
   PBXT_NO_REFERENCED_ROW = 28, /* foreign key: no such parent */
   PBXT_BAD_FOREIGN_KEY = 29,   /* definition refused: the text names constraint, column and reason */
   PBXT_FOREIGN_KEY_NAME_TAKEN = 30, /* definition refused: the text names constraint and who has its name */
+  PBXT_NEEDS_COPY = 31,    /* an ALTER that needs rows or indexes written anew: the text says why */
   PBXT_UNSERIALIZABLE = 26 /* fits into no serial order: rolled back whole; after pbxt_commit it is over */
 } pbxt_status;
 
@@ -464,6 +465,19 @@ pbxt_status pbxt_table_rename(pbxt_db* db, pbxt_session* session, const char* fr
 /* Gives a table other names, defaults, foreign keys and another host image; what is stored must be the same.
  * Constraints of other tables follow columns that have other names now. */
 pbxt_status pbxt_table_redefine(pbxt_db* db, pbxt_session* session, const pbxt_table_def* def);
+
+/* What columns and indexes of a changed definition were before: their numbers then, or -1 for what is added. */
+typedef struct pbxt_alteration {
+  const int32_t* columns; /* one for each column of the definition */
+  const int32_t* indexes; /* one for each index */
+} pbxt_alteration;
+/* Whether pbxt_tables_alter would do this: PBXT_NEEDS_COPY, and pbxt_error_text says why not. */
+pbxt_status pbxt_table_check_alter(pbxt_db* db, const pbxt_table_def* def, const pbxt_alteration* change);
+/* Gives tables other columns and indexes, all of them or none. No row is touched: rows that are there have in
+ * added columns what the default record says. The definition holds for each of the tables, whose names are
+ * given. Whoever has one of them open is told PBXT_DEF_CHANGED at the next bind. */
+pbxt_status pbxt_tables_alter(pbxt_db* db, pbxt_session* session, const pbxt_table_def* def,
+                              const pbxt_alteration* change, const pbxt_text* names, uint32_t name_count);
 pbxt_status pbxt_table_truncate(pbxt_db* db, pbxt_session* session, const char* name, size_t name_len);
 int pbxt_table_exists(pbxt_db* db, const char* name, size_t name_len);
 /* Calls f for each table whose name begins with prefix, in name order, until f returns non-zero. No latch is

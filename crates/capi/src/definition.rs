@@ -89,7 +89,7 @@ pub struct PbxtTableDef {
     pub replaces_len: usize,
 }
 
-/// Schema version of every definition made here; ALTER in place will count it up.
+/// Schema version of every definition made here; an ALTER counts it up (rule AL1).
 const SCHEMA_VERSION: u16 = 1;
 
 /// A list a caller names by pointer and count.
@@ -190,6 +190,7 @@ impl PbxtTableDef {
             // SAFETY: as above.
             name: unsafe { self.name()? }.to_owned(),
             schema: layout.schema(SCHEMA_VERSION)?,
+            older: Vec::new(),
             indexes,
             // SAFETY: as above.
             host_image: unsafe { bytes(self.host_image, self.host_image_len) }.to_vec(),

@@ -9,6 +9,7 @@
     reason = "the safety contract of every function is the header's"
 )]
 
+mod alter;
 mod bulk;
 mod cursor;
 mod database;
@@ -28,6 +29,7 @@ mod table;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+pub use alter::*;
 pub use bulk::*;
 pub use cursor::*;
 pub use database::*;

@@ -39,6 +39,7 @@ pub enum Status {
     NoReferencedRow = 28,
     BadForeignKey = 29,
     ForeignKeyNameTaken = 30,
+    NeedsCopy = 31,
 }
 
 impl From<&Error> for Status {
@@ -62,6 +63,7 @@ impl From<&Error> for Status {
             Error::NoSuchTable { .. } => Self::NoSuchTable,
             Error::TableExists { .. } => Self::TableExists,
             Error::DefinitionChanged { .. } => Self::DefChanged,
+            Error::NeedsCopy { .. } => Self::NeedsCopy,
             Error::TransactionAborted { .. } => Self::TxnAborted,
             Error::SnapshotTooOld { .. } => Self::SnapshotTooOld,
             Error::NoSuchXid => Self::NoSuchXid,
@@ -135,6 +137,13 @@ mod tests {
                     why: table(),
                 },
                 Status::DefChanged,
+            ),
+            (
+                Error::NeedsCopy {
+                    table: table(),
+                    why: table(),
+                },
+                Status::NeedsCopy,
             ),
             (
                 Error::KeyTooLarge {

@@ -26,7 +26,7 @@ pub(crate) unsafe fn table<'a>(table: *const PbxtTable) -> Result<&'a PbxtTable,
 
 /// # Safety
 /// `handle` is null or as for `session`.
-unsafe fn optional_session<'a>(handle: *mut PbxtSession) -> Option<&'a Session> {
+pub(crate) unsafe fn optional_session<'a>(handle: *mut PbxtSession) -> Option<&'a Session> {
     // SAFETY: passed on.
     unsafe { session(handle) }.ok().map(|session| &*session)
 }

@@ -50,16 +50,14 @@ impl Opened {
             .collect()
     }
 
-    /// Columns of all tables.
+    /// Columns of all tables, in all versions that rows may have been written with.
     pub(crate) fn content(&self) -> Content {
         let mut content = Content::default();
         for table in self.db.catalog.tables() {
             content.names.insert(table.id, table.name().to_string());
-            content
-                .schemas
-                .entry(table.id)
-                .or_default()
-                .push(table.schema().clone());
+            let older = table.versions().older().map(|older| older.schema.clone());
+            let schemas = older.chain([table.schema().clone()]);
+            content.schemas.insert(table.id, schemas.collect());
         }
         content
     }

@@ -10,7 +10,7 @@
 //! Latches and I/O: none; reads the log and all row pieces of tables with columns of variable length, in one step.
 //! After a crash: ranges that no image has are found by the next one; each opening asks for one.
 
-use super::{DeadRanges, can_have_large, has_large, large_values};
+use super::{DeadRanges, can_have_large, has_large, large_values, values_of};
 use crate::database::Database;
 use crate::error::Result;
 use crate::homing::{RowFate, fate_of};
@@ -188,7 +188,7 @@ impl Database {
             }
         }
         for run in &table.base.shape().runs {
-            let mut reader = SlotReader::new(table.schema(), run.pieces.clone())?;
+            let mut reader = SlotReader::new(table.versions(), run.pieces.clone())?;
             while let Some(row) = reader.row() {
                 if is_stopping() {
                     return Ok(false);
@@ -214,11 +214,9 @@ impl Database {
         let guard = crossbeam_epoch::pin();
         let mut found = Ok(());
         let fate = fate_of(self, table, row, horizon, &guard, |version| {
-            if has_large(version.payload()) {
-                match large_values(table.schema(), version.payload()) {
-                    Ok(values) => count(living, &values),
-                    Err(error) => found = Err(error),
-                }
+            match values_of(table, version) {
+                Ok(values) => count(living, &values),
+                Err(error) => found = Err(error),
             }
         })?;
         found?;

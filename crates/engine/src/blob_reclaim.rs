@@ -25,6 +25,7 @@ use pbxt_base::codec::{Reader, put_varint};
 use pbxt_base::{CommitTs, Lsn, RowId, SegmentId};
 use pbxt_rows::{BlobRef, ColumnKind, RowView, Schema, Value};
 use pbxt_segment::SEGMENT_HEADER_BYTES;
+use pbxt_txlog::RowRef;
 use room::Room;
 use std::collections::BTreeMap;
 
@@ -72,6 +73,15 @@ pub(crate) fn large_values(schema: &Schema, payload: &[u8]) -> Result<Vec<BlobRe
         }
     }
     Ok(values)
+}
+
+/// The large values that a version of the log names in columns of now (rule AL14).
+fn values_of(table: &Table, version: &RowRef<'_>) -> Result<Vec<BlobRef>> {
+    if !has_large(version.payload()) {
+        return Ok(Vec::new());
+    }
+    let mut scratch = Vec::new();
+    large_values(table.schema(), table.payload_of(version, &mut scratch)?)
 }
 
 impl DeadRanges {
@@ -227,7 +237,7 @@ impl Database {
         let mut live = Vec::new();
         let mut failed = None;
         let fate = fate_of(self, table, row, horizon, &guard, |version| {
-            match large_values(table.schema(), version.payload()) {
+            match values_of(table, version) {
                 Ok(values) => live.extend(values),
                 Err(error) => failed = Some(error),
             }

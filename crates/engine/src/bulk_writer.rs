@@ -458,7 +458,7 @@ impl Claimed {
 
 /// Payload of a row of the load.
 pub(crate) fn payload_of(db: &Database, table: &Table, rows: &RowRun, row: RowId) -> Result<Vec<u8>> {
-    let found = match rows.find(table.schema(), &*db.cache, row)? {
+    let found = match rows.find(table.versions(), &*db.cache, row)? {
         Slot::Row(found) => Some(found),
         Slot::None | Slot::Deleted => None,
     };

@@ -170,13 +170,28 @@ impl Catalog {
         self.note_change();
     }
 
-    /// Takes over a changed definition of a generation that is known already.
-    pub(crate) fn redefine(&self, table: &Arc<Table>, def: &TableDef) {
+    /// Takes over a changed definition of a generation that is known already (rule AL7).
+    pub(crate) fn alter(&self, table: &Arc<Table>, def: &TableDef) {
+        if !table.takes(def) {
+            return self.replace(table, Arc::new(table.altered(def.clone())));
+        }
         self.note_ids(def);
         let mut maps = self.maps.write();
         maps.by_name.remove(&*table.name());
         table.redefine(def.clone());
         maps.by_name.insert(def.name.clone(), Arc::clone(table));
+        self.note_change();
+    }
+
+    /// Puts what an ALTER has made of a table in its place (rule AL7).
+    pub(crate) fn replace(&self, table: &Arc<Table>, altered: Arc<Table>) {
+        let def = altered.def();
+        self.note_ids(&def);
+        let mut maps = self.maps.write();
+        table.supersede();
+        maps.by_name.remove(&*table.name());
+        maps.by_name.insert(def.name.clone(), Arc::clone(&altered));
+        maps.by_id.insert(table.id, altered);
         self.note_change();
     }
 

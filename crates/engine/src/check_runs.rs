@@ -56,7 +56,7 @@ fn check_row_piece(session: &Session, table: &Table, piece: &RowPiece, check: &m
         if stored.blocks().end == block + 1 {
             ahead = None;
         }
-        let decoded = read.and_then(|()| piece.decode(table.schema(), block, &raw));
+        let decoded = read.and_then(|()| piece.decode(table.versions(), block, &raw));
         let Some(rows) = check.absorb("rows", decoded.map_err(Into::into))? else {
             is_whole = false;
             continue;

@@ -78,6 +78,12 @@ impl Keeper {
     }
 }
 
+/// Large values that a version names, also those of columns that went (rule AL14).
+fn values_named(table: &Table, row: &RowRef<'_>) -> Result<Vec<BlobRef>> {
+    let schema = table.versions().schema(row.schema_version());
+    large_values(schema.ok_or_else(|| table.superseded_error())?, row.payload())
+}
+
 impl CompactBatch {
     /// Reads a finished segment. False if it is still being written.
     pub(crate) fn read(&mut self, db: &Database, segment: SegmentId, horizon: CommitTs) -> Result<bool> {
@@ -98,31 +104,36 @@ impl CompactBatch {
             let standing = standing_of(db, row.txn(), lsn, horizon, &guard);
             keeper.note(row.txn(), standing);
             if matches!(standing, Standing::Settled | Standing::Dead) && has_large(row.payload()) {
-                let values = large_values(self.tables[table].schema(), row.payload())?;
+                let values = values_named(&self.tables[table], &row)?;
                 self.large
                     .extend(values.into_iter().map(|value| (table, row.row(), value)));
             }
             let word = self.tables[table].map.load_in(row.row(), &guard);
             if !word.is_absent() {
-                self.add(table, lsn, &row, word.addr() == Addr::hot(lsn));
+                self.add(table, lsn, &row, word.addr() == Addr::hot(lsn))?;
             }
         }
         self.keepers.push((segment, keeper));
         Ok(true)
     }
 
-    fn add(&mut self, table: usize, lsn: Lsn, row: &RowRef<'_>, is_head: bool) {
-        let kept = is_head.then(|| {
-            let start = self.payloads.len() as u32;
-            self.payloads.extend_from_slice(row.payload());
-            (start, row.payload().len() as u32)
-        });
+    fn add(&mut self, table: usize, lsn: Lsn, row: &RowRef<'_>, is_head: bool) -> Result<()> {
+        let mut kept = None;
+        if is_head {
+            let start = self.payloads.len();
+            if !row.is_tombstone() {
+                // Rule AL12.
+                self.tables[table].append_payload(row, &mut self.payloads)?;
+            }
+            kept = Some((start as u32, (self.payloads.len() - start) as u32));
+        }
         self.rows.push(Candidate {
             table,
             row: row.row(),
             lsn,
             kept,
         });
+        Ok(())
     }
 
     /// Number of the table in `tables`; none if it exists no more: its records mean nothing.

@@ -194,7 +194,11 @@ impl Database {
             Slot::At(lsn) => {
                 let guard = crossbeam_epoch::pin();
                 let record = self.log.read_sequential(lsn, &guard)?;
-                let payload = record.as_row().map(|row| row.payload());
+                let mut scratch = Vec::new();
+                let payload = match record.as_row() {
+                    Some(row) => Some(table.payload_of(&row, &mut scratch)?),
+                    None => None,
+                };
                 out.push(writer, table.id, found.row, payload)
             }
         }

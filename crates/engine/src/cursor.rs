@@ -11,7 +11,7 @@ use crate::database::Database;
 use crate::definition::ConflictMode;
 use crate::error::{Error, Result};
 use crate::index_cursor::IndexScan;
-use crate::locking::{Busy, RowLock, blockers_of, dropped};
+use crate::locking::{Busy, RowLock, blockers_of};
 use crate::semi_consistent::Semi;
 use crate::session::{Isolation, Session};
 use crate::table::Table;
@@ -112,9 +112,7 @@ impl Cursor {
     /// Joins the session's transaction for one statement.
     pub fn bind(&mut self, session: &mut Session, bind: Bind) -> Result<()> {
         self.bind = bind;
-        if self.table.is_dropped() {
-            return Err(dropped(&self.table));
-        }
+        self.table.check_current()?;
         session.settle_victim()
     }
 

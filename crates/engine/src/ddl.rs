@@ -248,7 +248,7 @@ impl Database {
         let ops: Vec<CatalogOp> = changed.iter().map(op).collect();
         self.log_ddl(&ops)?;
         for (table, def) in changed {
-            self.catalog.redefine(table, def);
+            self.catalog.alter(table, def);
         }
         Ok(())
     }
@@ -282,12 +282,14 @@ impl Database {
         TableDef {
             id: self.catalog.next_table_id(),
             indexes: old.indexes.iter().map(fresh).collect(),
+            // It has no rows.
+            older: Vec::new(),
             ..old.clone()
         }
     }
 
     /// Waits until nobody else has the table (rule T19); the answer holds it until dropped.
-    fn lock_for_ddl(
+    pub(crate) fn lock_for_ddl(
         self: &Arc<Self>,
         session: Option<&Session>,
         table: &Arc<Table>,
@@ -336,7 +338,7 @@ impl Database {
     }
 
     /// Logs one DDL transaction, durable on return (rule K4).
-    fn log_ddl(&self, ops: &[CatalogOp]) -> Result<CommitTs> {
+    pub(crate) fn log_ddl(&self, ops: &[CatalogOp]) -> Result<CommitTs> {
         self.poison.check()?;
         let txn = self.txns.begin();
         let logged = ops
@@ -386,6 +388,7 @@ fn take_identity(def: &mut TableDef, old: &TableDef) -> Result<()> {
     let same_index = |(new, old): (&IndexDef, &IndexDef)| {
         new.name == old.name && new.spec == old.spec && (new.unique, new.primary) == (old.unique, old.primary)
     };
+    def.schema = def.schema.clone().with_version(old.schema.version());
     let is_same = def.schema == old.schema
         && def.compression == old.compression
         && def.temporary == old.temporary
@@ -399,6 +402,7 @@ fn take_identity(def: &mut TableDef, old: &TableDef) -> Result<()> {
     }
     def.id = old.id;
     def.created = old.created;
+    def.older.clone_from(&old.older);
     def.provisional = old.provisional;
     def.indexes.clone_from(&old.indexes);
     Ok(())
@@ -417,7 +421,7 @@ fn renamed_columns(old: &TableDef, new: &TableDef) -> Vec<(String, String)> {
 }
 
 /// Gives the renamed columns of `parent` their new names in constraints that refer to them. True if there were any.
-fn follow(keys: &mut [ForeignKey], parent: &str, renames: &[(String, String)]) -> bool {
+pub(crate) fn follow(keys: &mut [ForeignKey], parent: &str, renames: &[(String, String)]) -> bool {
     let mut has_changed = false;
     let keys = keys.iter_mut().filter(|key| key.parent == parent);
     for column in keys.flat_map(|key| &mut key.columns) {

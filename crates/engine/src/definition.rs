@@ -11,10 +11,12 @@ use crate::foreign_key::ForeignKey;
 use crate::host_record::HostRecordDef;
 use pbxt_base::codec::{Reader, push_bytes, push_u8, push_u16, push_u32, push_u64};
 use pbxt_base::{IndexId, TableId};
-use pbxt_rows::{KeySpec, Schema};
+use pbxt_rows::{KeySpec, OlderSchema, Schema, Versions};
 use pbxt_segment::Codec;
 
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
+/// Had no older schemas.
+const FORMAT_WITHOUT_OLDER: u8 = 3;
 /// Had neither the host's record nor foreign keys.
 const FORMAT_WITHOUT_KEYS: u8 = 2;
 /// Had no compression.
@@ -123,6 +125,8 @@ pub struct TableDef {
     pub name: String,
     /// Physical columns.
     pub schema: Schema,
+    /// Those that rows may still have been written with (rules AL1, AL2).
+    pub older: Vec<OlderSchema>,
     /// Indexes in the host's order.
     pub indexes: Vec<IndexDef>,
     /// The host's own definition, opaque.
@@ -180,6 +184,15 @@ impl TableDef {
         for key in &self.foreign_keys {
             key.encode(out);
         }
+        part.clear();
+        OlderSchema::encode_list(&self.older, &mut part);
+        push_bytes(out, &part);
+    }
+
+    /// Columns now and before.
+    pub(crate) fn versions(&self) -> Versions {
+        Versions::new(self.schema.clone(), self.older.clone())
+            .expect("AL2: definitions are checked when they are decoded or made")
     }
 
     /// Reads a catalog image.
@@ -212,15 +225,23 @@ impl TableDef {
         };
         let compression =
             Compression::from_code(code).ok_or_else(|| damaged("a compression", u64::from(code)))?;
-        let (host_record, foreign_keys) = if format == FORMAT {
+        let (host_record, foreign_keys) = if format >= FORMAT_WITHOUT_OLDER {
             decode_keys(&mut reader, &schema)?
         } else {
             (None, Vec::new())
         };
+        let older = if format == FORMAT {
+            OlderSchema::decode_list(reader.length_prefixed()?, schema.columns().len())?
+        } else {
+            Vec::new()
+        };
+        // Rule AL2: whoever reads a row later has nobody to tell.
+        Versions::new(schema.clone(), older.clone())?;
         Ok(Self {
             id,
             name,
             schema,
+            older,
             indexes,
             host_image,
             host_version,

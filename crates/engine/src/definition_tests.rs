@@ -3,7 +3,7 @@
 use super::*;
 use crate::foreign_key::{Action, KeyColumn};
 use crate::host_record::RecordColumn;
-use pbxt_rows::{Column, ColumnKind, HostColumn, HostKind};
+use pbxt_rows::{Column, ColumnKind, HostColumn, HostKind, Origin};
 
 fn definition() -> TableDef {
     let column = Column {
@@ -26,6 +26,7 @@ fn definition() -> TableDef {
         id: TableId::new(3),
         name: "s/c".into(),
         schema: Schema::new(1, vec![column]).expect("one column"),
+        older: Vec::new(),
         indexes: Vec::new(),
         host_image: vec![0xfe],
         host_version: Vec::new(),
@@ -51,7 +52,7 @@ fn definition() -> TableDef {
     }
 }
 
-/// What formats 2 and 3 begin with: format, id, time, mode, flags, name, version, image, schema, no indexes, LZ4.
+/// What formats 2 to 4 begin with: format, id, time, mode, flags, name, version, image, schema, no indexes, LZ4.
 fn head(format: u8, flags: u8) -> Vec<u8> {
     let def = definition();
     let mut bytes = vec![format, 3, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, flags];
@@ -63,8 +64,9 @@ fn head(format: u8, flags: u8) -> Vec<u8> {
     bytes
 }
 
-fn golden() -> Vec<u8> {
-    let mut bytes = head(3, 2);
+/// Format 3, and 4 up to the older schemas.
+fn without_older(format: u8) -> Vec<u8> {
+    let mut bytes = head(format, 2);
     bytes.extend_from_slice(&[5, 0, 0, 0]);
     bytes.extend_from_slice(b"\x02id\x03int");
     bytes.extend_from_slice(&[0, 4, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 3]);
@@ -74,12 +76,58 @@ fn golden() -> Vec<u8> {
     bytes
 }
 
+fn golden() -> Vec<u8> {
+    let mut bytes = without_older(4);
+    bytes.extend_from_slice(&[2, 0, 0]);
+    bytes
+}
+
 #[test]
 fn a_definition_with_record_and_foreign_key_has_these_bytes() {
     let mut bytes = Vec::new();
     definition().encode(&mut bytes);
     assert_eq!(bytes, golden());
     assert_eq!(TableDef::decode(&bytes).expect("decodes"), definition());
+}
+
+#[test]
+fn a_definition_with_older_schemas_has_these_bytes() {
+    let column = Column {
+        kind: ColumnKind::Var,
+        nullable: true,
+    };
+    let def = TableDef {
+        schema: definition().schema.with_version(2),
+        older: vec![OlderSchema {
+            schema: Schema::new(1, vec![column]).expect("one column"),
+            origins: vec![Origin::Constant(Some(vec![1, 2, 3, 4]))],
+        }],
+        ..definition()
+    };
+    let mut bytes = Vec::new();
+    def.encode(&mut bytes);
+    let mut expected = without_older(4);
+    // The version in the schema, which begins behind the name, an empty version and an image of one byte.
+    assert_eq!(expected[24], 1);
+    expected[24] = 2;
+    let older = [1, 0, 10, 1, 1, 0, 1, 0, 1, 1, 0, 0, 0, 2, 4, 1, 2, 3, 4];
+    expected.push(older.len() as u8);
+    expected.extend_from_slice(&older);
+    assert_eq!(bytes, expected);
+    assert_eq!(TableDef::decode(&bytes).expect("decodes"), def);
+    let place = bytes.len() - 5;
+    assert_eq!(bytes[place], 4);
+    let mut short = bytes.clone();
+    short.remove(place + 1);
+    short[place] = 3;
+    short[place - 15] -= 1;
+    let told = TableDef::decode(&short).expect_err("AL2: too short for its column").to_string();
+    assert!(told.contains("fixed length"), "{told}");
+}
+
+#[test]
+fn a_definition_of_format_3_has_no_older_schemas() {
+    assert_eq!(TableDef::decode(&without_older(3)).expect("decodes"), definition());
 }
 
 #[test]
@@ -100,12 +148,12 @@ fn every_cut_and_every_wrong_code_is_told() {
         assert!(TableDef::decode(&bytes[..len]).is_err(), "cut at {len}");
     }
     let mut action = bytes.clone();
-    let place = bytes.len() - 7;
+    let place = bytes.len() - 10;
     assert_eq!(action[place], Action::SetDefault.code());
     action[place] = 5;
     let told = TableDef::decode(&action).expect_err("no such action").to_string();
     assert!(told.contains("an action of a foreign key"), "{told}");
-    let newer = head(4, 0);
+    let newer = head(5, 0);
     let told = TableDef::decode(&newer).expect_err("newer format").to_string();
     assert!(told.contains("use a newer PBXT"), "{told}");
 }

@@ -189,6 +189,14 @@ pub enum Error {
         /// What differs.
         why: String,
     },
+    /// An ALTER that needs the rows of a table or its indexes written anew (rules AL4 to AL6, AL10).
+    #[error("table '{table}' has to be copied: {why}")]
+    NeedsCopy {
+        /// Table name.
+        table: String,
+        /// Which column or index, and what of it.
+        why: String,
+    },
     /// Index key over the limit.
     #[error("a key of index '{index}' of table '{table}' takes {bytes} bytes, over the limit of {limit}")]
     KeyTooLarge {

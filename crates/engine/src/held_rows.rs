@@ -92,7 +92,9 @@ fn home_beneath(
         let everything = CommitTs::new(u64::MAX);
         if standing_of(db, version.txn(), addr.lsn(), everything, &guard) == Standing::Settled {
             if !version.is_tombstone() {
-                out.push(writer, table.id, row, Some(version.payload()))?;
+                let mut scratch = Vec::new();
+                let payload = table.payload_of(&version, &mut scratch)?;
+                out.push(writer, table.id, row, Some(payload))?;
             }
             return Ok(());
         }

@@ -39,6 +39,7 @@ fn def() -> TableDef {
         id: TableId::new(3),
         name: "t".into(),
         schema: Schema::new(1, vec![column]).expect("one column"),
+        older: Vec::new(),
         indexes: Vec::new(),
         host_image: vec![0xfe; 2],
         host_version: Vec::new(),

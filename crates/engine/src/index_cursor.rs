@@ -465,7 +465,7 @@ impl Cursor {
         let mut blocks = Vec::with_capacity(BATCH_BLOCKS);
         let (piece, end) = ahead.blocks_from(&shape, place, &mut blocks, is_cold);
         drop(guard);
-        let together = Together::load(self.table.schema(), &db.cache, piece, &blocks)?;
+        let together = Together::load(self.table.versions(), &db.cache, piece, &blocks)?;
         Ok((together, end))
     }
 

@@ -6,6 +6,7 @@
 //! The map of this crate: `session` and `commit` (life of a transaction), `write`, `unique`, `locking`, `waits` (changing
 //! a row), `cursor`, `index_cursor`, `view` (reading one), `catalog`, `definition`, `ddl` (tables), `recovery` (open).
 
+mod alter;
 mod autoinc;
 mod blob_reclaim;
 mod budget;
@@ -98,6 +99,7 @@ mod waits;
 mod who;
 mod write;
 
+pub use alter::Alteration;
 pub use autoinc::Reserved;
 pub use blob_reclaim::dead_values;
 pub use check::check_table;
@@ -124,7 +126,7 @@ pub use sight_locks::{Listing, LockInfo, LockState, LockWaitInfo};
 pub use snapshot_age::OldestSnapshot;
 pub use space::Space;
 pub use status::{RunTotals, Status, TableInfo};
-pub use table::Table;
+pub use table::{Generation, Table};
 pub use version::RowVersion;
 pub use waits::{SessionGate, WaitObserver};
 pub use write::{NewVersion, Updated};

@@ -189,11 +189,7 @@ impl Session {
                 TableAccess::Granted | TableAccess::AlreadyHeld => {
                     turn.took();
                     self.note_table(table);
-                    return if table.is_dropped() {
-                        Err(dropped(table))
-                    } else {
-                        Ok(())
-                    };
+                    return table.check_current();
                 }
                 TableAccess::Blocked(_) => {
                     let blockers = || db.table_locks.blockers(own, table.id, mode);

@@ -190,7 +190,7 @@ impl PassA {
                 CatalogOp::Put(def, _) if def.temporary => catalog.note_ids(def),
                 CatalogOp::Put(def, next) => {
                     if let Some(table) = catalog.by_id(def.id) {
-                        catalog.redefine(&table, def);
+                        catalog.alter(&table, def);
                     } else {
                         let rows = self.rows.get(&def.id).copied().unwrap_or(0);
                         let next = self.marks.get(&def.id).copied().unwrap_or(*next);

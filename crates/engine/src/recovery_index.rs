@@ -55,6 +55,7 @@ pub(crate) struct RebuildWorker<'a> {
     last: Option<(TableId, Option<&'a TableMakers>)>,
     key: Vec<u8>,
     unpack: Vec<u8>,
+    payload: Vec<u8>,
     values: StoredValues<'a>,
 }
 
@@ -76,6 +77,7 @@ impl IndexRebuilder {
             last: None,
             key: Vec::new(),
             unpack: Vec::new(),
+            payload: Vec::new(),
             values: StoredValues::new(blobs),
         }
     }
@@ -107,12 +109,17 @@ impl RebuildWorker<'_> {
     }
 
     fn add_derived(&mut self, makers: &TableMakers, row: &RowRef<'_>, txn: TxnId, lsn: Lsn) -> Result<()> {
+        if makers.makers.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        // Keys of columns that an index has are the same in every version (rule AL10).
+        let payload = makers.table.payload_of(row, &mut self.payload)?;
         for (index, maker) in makers.table.indexes.iter().zip(&makers.makers) {
             let Some(maker) = maker else { continue };
             self.key.clear();
             self.unpack.clear();
-            maker.key_from_payload(row.payload(), &mut self.values, &mut self.key)?;
-            maker.unpack_from_payload(row.payload(), &mut self.values, &mut self.unpack)?;
+            maker.key_from_payload(payload, &mut self.values, &mut self.key)?;
+            maker.unpack_from_payload(payload, &mut self.values, &mut self.unpack)?;
             index.insert(&self.key, row.row(), txn, lsn, Sign::Entry, &self.unpack)?;
         }
         Ok(())

@@ -10,7 +10,7 @@
 use crate::error::Result;
 use crate::row_shape::{BlockSource, CachedRows, RowPiece};
 use pbxt_io::{for_each_parallel, parallelism};
-use pbxt_rows::Schema;
+use pbxt_rows::Versions;
 use pbxt_segment::{BlockCache, BlockKey, StoredBlocks};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -57,11 +57,12 @@ impl RowPiece {
     /// batch and put there. At most `BATCH_BLOCKS`, as the answer is memory beside the cache's.
     pub(crate) fn load_blocks(
         &self,
-        schema: &Schema,
+        versions: &Versions,
         cache: &BlockCache,
         blocks: &[usize],
     ) -> Result<Vec<Arc<CachedRows>>> {
         debug_assert!(blocks.len() <= BATCH_BLOCKS && blocks.is_sorted());
+        self.check_known(versions)?;
         let missing = |block: &usize| !cache.contains(self.block_key(*block));
         let missing: Vec<usize> = blocks.iter().copied().filter(missing).collect();
         let read = self.file.read_batch(self.section, &missing)?;
@@ -73,9 +74,9 @@ impl RowPiece {
             let block = blocks[place];
             let stored = read.iter().find(|stored| stored.blocks().contains(&block));
             let rows = match stored {
-                Some(stored) => self.block_from(schema, cache, block, stored, &mut Vec::new())?,
+                Some(stored) => self.block_from(versions, cache, block, stored, &mut Vec::new())?,
                 // It was in the cache, and may have left it since.
-                None => self.block(schema, cache, block)?,
+                None => self.block(versions, cache, block)?,
             };
             let _ = loaded[place].set(rows);
             Ok(())
@@ -86,7 +87,7 @@ impl RowPiece {
     /// A block, from the cache or from bytes that were read.
     fn block_from(
         &self,
-        schema: &Schema,
+        versions: &Versions,
         cache: &BlockCache,
         block: usize,
         stored: &StoredBlocks,
@@ -94,9 +95,10 @@ impl RowPiece {
     ) -> Result<Arc<CachedRows>> {
         let load = || {
             stored.decode(block, raw)?;
-            self.decode(schema, block, raw)
+            self.decode(versions, block, raw)
         };
-        Ok(cache.get_or_load(self.block_key(block), load)?)
+        let rows = cache.get_or_load(self.block_key(block), load)?;
+        self.newest(versions, cache, block, rows)
     }
 }
 
@@ -110,7 +112,7 @@ pub(crate) struct Together<'c> {
 impl<'c> Together<'c> {
     /// Loads these blocks of a piece; without a piece it has none.
     pub(crate) fn load(
-        schema: &Schema,
+        versions: &Versions,
         cache: &'c BlockCache,
         piece: Option<&Arc<RowPiece>>,
         blocks: &[usize],
@@ -118,7 +120,7 @@ impl<'c> Together<'c> {
         let mut loaded = Vec::new();
         if let Some(piece) = piece {
             let keys = blocks.iter().map(|&block| piece.block_key(block));
-            loaded = keys.zip(piece.load_blocks(schema, cache, blocks)?).collect();
+            loaded = keys.zip(piece.load_blocks(versions, cache, blocks)?).collect();
         }
         Ok(Self {
             cache,
@@ -128,11 +130,11 @@ impl<'c> Together<'c> {
 }
 
 impl BlockSource for Together<'_> {
-    fn block_of(&self, piece: &RowPiece, schema: &Schema, block: usize) -> Result<Arc<CachedRows>> {
+    fn block_of(&self, piece: &RowPiece, versions: &Versions, block: usize) -> Result<Arc<CachedRows>> {
         let key = piece.block_key(block);
         match self.blocks.iter().find(|(held, _)| *held == key) {
             Some((_, rows)) => Ok(Arc::clone(rows)),
-            None => piece.block(schema, self.cache, block),
+            None => piece.block(versions, self.cache, block),
         }
     }
 }
@@ -153,7 +155,7 @@ impl ReadAhead {
     /// another piece count as the next ones in order.
     pub(crate) fn block(
         &mut self,
-        schema: &Schema,
+        versions: &Versions,
         cache: &BlockCache,
         piece: &RowPiece,
         block: usize,
@@ -171,8 +173,9 @@ impl ReadAhead {
         if !goes_on {
             self.count = 1;
         }
+        piece.check_known(versions)?;
         if let Some(kept) = cache.get(piece.block_key(block)) {
-            return Ok(kept);
+            return piece.newest(versions, cache, block, kept);
         }
         if !self.has(piece, block) {
             let count = self.count_ahead(cache, piece, block);
@@ -180,7 +183,7 @@ impl ReadAhead {
             self.count = (self.count * 2).min(AHEAD_BLOCKS);
         }
         let stored = self.stored.as_ref().expect("rule F14: blocks were read just now");
-        piece.block_from(schema, cache, block, stored, &mut self.raw)
+        piece.block_from(versions, cache, block, stored, &mut self.raw)
     }
 
     fn has(&self, piece: &RowPiece, block: usize) -> bool {

@@ -78,7 +78,7 @@ impl Database {
         let table = &job.table;
         let mut readers = Vec::with_capacity(inputs.len());
         for pieces in inputs {
-            readers.push(SlotReader::new(table.schema(), pieces.clone())?);
+            readers.push(SlotReader::new(table.versions(), pieces.clone())?);
         }
         let level = if *is_oldest { Level::Base } else { Level::Upper };
         let mut cutter = job.choice.cutter(out.sizes());

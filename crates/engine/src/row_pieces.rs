@@ -10,8 +10,8 @@ use crate::budget::PieceSizes;
 use crate::error::Result;
 use crate::row_shape::{RowPiece, RowShape};
 use crate::table::Table;
-use pbxt_base::{Error as StorageError, RowId};
-use pbxt_rows::{RowBlock, Schema};
+use pbxt_base::RowId;
+use pbxt_rows::{RowBlock, Versions};
 use pbxt_segment::{Codec, StoredBlocks};
 use std::sync::Arc;
 
@@ -124,10 +124,10 @@ impl Cutter {
     }
 }
 
-/// Reads the slots of some pieces of one run, in order.
+/// Reads the slots of some pieces of one run, in order, with the columns of now (rule AL8).
 #[derive(Debug)]
 pub(crate) struct SlotReader<'t> {
-    schema: &'t Schema,
+    versions: &'t Versions,
     pieces: Vec<Arc<RowPiece>>,
     piece: usize,
     block_no: usize,
@@ -138,9 +138,9 @@ pub(crate) struct SlotReader<'t> {
 }
 
 impl<'t> SlotReader<'t> {
-    pub(crate) fn new(schema: &'t Schema, pieces: Vec<Arc<RowPiece>>) -> Result<Self> {
+    pub(crate) fn new(versions: &'t Versions, pieces: Vec<Arc<RowPiece>>) -> Result<Self> {
         let mut reader = Self {
-            schema,
+            versions,
             pieces,
             piece: 0,
             block_no: 0,
@@ -190,6 +190,7 @@ impl<'t> SlotReader<'t> {
     }
 
     fn decode(&mut self, piece: &RowPiece) -> Result<RowBlock> {
+        piece.check_known(self.versions)?;
         let block = self.block_no;
         if !self
             .ahead
@@ -202,14 +203,7 @@ impl<'t> SlotReader<'t> {
         if let Some(ahead) = &self.ahead {
             ahead.decode(block, &mut self.raw)?;
         }
-        RowBlock::decode(self.schema, &self.raw).map_err(|fault| {
-            let damage = StorageError::Corrupt {
-                file: piece.file.name().to_owned(),
-                offset: piece.section().block_offset(block),
-                expected: "a row block of this table".into(),
-                found: fault.to_string(),
-            };
-            damage.into()
-        })
+        let decoded = self.versions.decode_block(&self.raw);
+        Ok(decoded.map_err(|fault| piece.unreadable(block, &fault))?)
     }
 }

@@ -5,15 +5,16 @@
 //! State: a shape is a list of runs, newest first; the newest run that has a row id has the row. A shape never changes;
 //! a change installs another one. A run with a tag belongs to the transaction that loaded it.
 //! Rules: B1 a shape that holds a row is installed before the row's word in the row map is cleared. B2 a reader loads the
-//! word first and the shape afterwards. B3 a tagged run holds only rows whose ids no other run had before.
+//! word first and the shape afterwards. B3 a tagged run holds only rows whose ids no other run had before. AL8 blocks are handed
+//! out with the columns of now, AL11 or refused.
 //! Latches and I/O: none; reading a block may load it.
 //! After a crash: the checkpoint image names all pieces; the log's tail names tagged ones that came later.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::version::BaseRow;
 use arc_swap::ArcSwap;
 use pbxt_base::{Error as StorageError, Lsn, RowId, SegmentId, TxnId};
-use pbxt_rows::{RowBlock, RowFilter, Schema, SectionExtra, Zones};
+use pbxt_rows::{RowBlock, RowFilter, SectionExtra, Versions, Zones};
 use pbxt_segment::{BlockCache, BlockKey, CachedBlock, PieceFile, Section, SegmentClass};
 use pbxt_txn::Stamp;
 use roaring::RoaringTreemap;
@@ -94,13 +95,13 @@ pub(crate) enum Slot {
 /// Where a look-up gets decoded blocks from.
 pub(crate) trait BlockSource {
     /// A block of a piece.
-    fn block_of(&self, piece: &RowPiece, schema: &Schema, block: usize) -> Result<Arc<CachedRows>>;
+    fn block_of(&self, piece: &RowPiece, versions: &Versions, block: usize) -> Result<Arc<CachedRows>>;
 }
 
 impl BlockSource for BlockCache {
     #[inline]
-    fn block_of(&self, piece: &RowPiece, schema: &Schema, block: usize) -> Result<Arc<CachedRows>> {
-        piece.block(schema, self, block)
+    fn block_of(&self, piece: &RowPiece, versions: &Versions, block: usize) -> Result<Arc<CachedRows>> {
+        piece.block(versions, self, block)
     }
 }
 
@@ -137,10 +138,10 @@ impl RowBase {
 
     /// The row's slot in the newest run that has one.
     #[inline]
-    pub(crate) fn find(&self, schema: &Schema, blocks: &impl BlockSource, row: RowId) -> Result<Slot> {
+    pub(crate) fn find(&self, versions: &Versions, blocks: &impl BlockSource, row: RowId) -> Result<Slot> {
         let shape = self.shape.load();
         for run in &shape.runs {
-            let slot = run.find(schema, blocks, row)?;
+            let slot = run.find(versions, blocks, row)?;
             if !matches!(slot, Slot::None) {
                 return Ok(slot);
             }
@@ -171,7 +172,7 @@ impl RowRun {
         self.pieces.partition_point(|piece| piece.last < row)
     }
 
-    pub(crate) fn find(&self, schema: &Schema, blocks: &impl BlockSource, row: RowId) -> Result<Slot> {
+    pub(crate) fn find(&self, versions: &Versions, blocks: &impl BlockSource, row: RowId) -> Result<Slot> {
         let Some(piece) = self.pieces.get(self.piece_at(row)) else {
             return Ok(Slot::None);
         };
@@ -179,7 +180,7 @@ impl RowRun {
             return Ok(Slot::None);
         }
         let block_no = piece.block_of(row);
-        let block = blocks.block_of(piece, schema, block_no)?;
+        let block = blocks.block_of(piece, versions, block_no)?;
         let at = block.find(row).ok_or_else(|| piece.damaged(block_no, row))?;
         if block.payload(at).is_none() {
             return Ok(Slot::Deleted);
@@ -263,8 +264,8 @@ impl RowPiece {
     }
 
     /// False if no row of the block can meet the filter's conditions. No I/O.
-    pub(crate) fn admits_block(&self, filter: &RowFilter, block: usize) -> bool {
-        filter.admits_block(&self.zones, &self.section().extra, block)
+    pub(crate) fn admits_block(&self, versions: &Versions, filter: &RowFilter, block: usize) -> bool {
+        filter.admits_block(versions, &self.zones, &self.section().extra, block)
     }
 
     /// Where row ids of the block begin, and the last one it can have.
@@ -283,13 +284,69 @@ impl RowPiece {
     }
 
     /// A decoded block, from the cache or from disk.
-    pub(crate) fn block(&self, schema: &Schema, cache: &BlockCache, block: usize) -> Result<Arc<CachedRows>> {
-        let load = || {
-            let mut raw = Vec::new();
-            self.file.read_block(self.section, block, &mut raw)?;
-            self.decode(schema, block, &raw)
-        };
-        Ok(cache.get_or_load(self.block_key(block), load)?)
+    ///
+    /// # Errors
+    /// `DefinitionChanged` if it was written after the table had got other columns than `versions` knows (rule AL11).
+    pub(crate) fn block(
+        &self,
+        versions: &Versions,
+        cache: &BlockCache,
+        block: usize,
+    ) -> Result<Arc<CachedRows>> {
+        self.check_known(versions)?;
+        let rows = cache.get_or_load(self.block_key(block), || self.load(versions, block))?;
+        self.newest(versions, cache, block, rows)
+    }
+
+    fn load(&self, versions: &Versions, block: usize) -> pbxt_base::Result<CachedRows> {
+        let mut raw = Vec::new();
+        self.file.read_block(self.section, block, &mut raw)?;
+        self.decode(versions, block, &raw)
+    }
+
+    /// Rule AL11.
+    #[inline]
+    pub(crate) fn check_known(&self, versions: &Versions) -> Result<()> {
+        if self.zones.schema_version() <= versions.current().version() {
+            return Ok(());
+        }
+        Err(Error::DefinitionChanged {
+            table: format!("number {}", self.section().owner),
+            why: "it was altered while it was read".into(),
+        })
+    }
+
+    /// A block of the cache with the columns of now: it may have been kept since before an ALTER (rule AL8).
+    #[inline]
+    pub(crate) fn newest(
+        &self,
+        versions: &Versions,
+        cache: &BlockCache,
+        block: usize,
+        rows: Arc<CachedRows>,
+    ) -> Result<Arc<CachedRows>> {
+        if rows.schema_version() == versions.current().version() {
+            return Ok(rows);
+        }
+        self.renew(versions, cache, block, &rows)
+    }
+
+    #[cold]
+    fn renew(
+        &self,
+        versions: &Versions,
+        cache: &BlockCache,
+        block: usize,
+        rows: &CachedRows,
+    ) -> Result<Arc<CachedRows>> {
+        if rows.schema_version() > versions.current().version() {
+            // Others read it with later columns: this reader gets a copy of its own.
+            return Ok(Arc::new(self.load(versions, block)?));
+        }
+        let renewed = versions.convert_block(rows.0.clone());
+        let renewed = Arc::new(CachedRows(renewed.map_err(|fault| self.unreadable(block, &fault))?));
+        cache.put(self.block_key(block), Arc::clone(&renewed));
+        Ok(renewed)
     }
 
     /// Name of a block in the cache.
@@ -302,15 +359,25 @@ impl RowPiece {
     }
 
     /// Rows of the bytes of a block; names file and place if they are damaged.
-    pub(crate) fn decode(&self, schema: &Schema, block: usize, raw: &[u8]) -> pbxt_base::Result<CachedRows> {
-        RowBlock::decode(schema, raw)
+    pub(crate) fn decode(
+        &self,
+        versions: &Versions,
+        block: usize,
+        raw: &[u8],
+    ) -> pbxt_base::Result<CachedRows> {
+        let decoded = versions.decode_block(raw);
+        decoded
             .map(CachedRows)
-            .map_err(|fault| StorageError::Corrupt {
-                file: self.file.name().to_owned(),
-                offset: self.section().block_offset(block),
-                expected: "a row block of this table".into(),
-                found: fault.to_string(),
-            })
+            .map_err(|fault| self.unreadable(block, &fault))
+    }
+
+    pub(crate) fn unreadable(&self, block: usize, fault: &pbxt_rows::Error) -> StorageError {
+        StorageError::Corrupt {
+            file: self.file.name().to_owned(),
+            offset: self.section().block_offset(block),
+            expected: "a row block of this table".into(),
+            found: fault.to_string(),
+        }
     }
 
     fn damaged(&self, block: usize, row: RowId) -> StorageError {

@@ -106,7 +106,7 @@ impl Database {
         let Some(mut dead) = DeadValues::of(table) else {
             return Ok(());
         };
-        let mut reader = SlotReader::new(table.schema(), run.pieces.clone())?;
+        let mut reader = SlotReader::new(table.versions(), run.pieces.clone())?;
         while reader.row().is_some() {
             dead.note_superseded([None, reader.payload()].into_iter())?;
             reader.advance()?;

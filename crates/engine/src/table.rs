@@ -1,26 +1,31 @@
-//! Table: one generation of a table: row map, row shape, indexes, row count, auto-increment counter.
+//! Table: one generation of a table with the columns it has now: row map, row shape, indexes, row count, auto-increment counter.
 //!
 //! Why it exists: readers and writers need these together, found once per statement and then shared by pointer.
 //! State: hot rows by the map and new index entries in trees, both in memory; the others by immutable runs on disk. The map
 //! and the trees come back from the checkpoint image and the log's tail.
+//! An ALTER that leaves the rows where they are makes another `Table` over the same `Generation` and the same entries of the indexes
+//! that stay; who has the one before goes on with it, and begins nothing new.
 //! Rules: T19 a snapshot older than `created_ts` must not read this generation. The name may change under a
-//! running reader (RENAME): it is only for messages. B5 shapes of one table are changed under its shape latch only.
+//! running reader (RENAME): it is only for messages. B5 shapes of one table are changed under its shape latch only. AL7, AL10, AL11.
 //! Latches: the name; `shaping`, held while shapes are exchanged, never across I/O.
 
 use crate::autoinc::AutoIncrement;
 use crate::counts::RowCount;
 use crate::definition::{IndexDef, TableDef};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gone::GoneRows;
 use crate::gone_sweep::Sweep;
 use crate::references::References;
 use crate::row_shape::{BlockSource, RowBase, Slot};
+use crate::version::Found;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use pbxt_base::{CommitTs, IndexId, Lsn, RowId, TableId, TxnId, stop_point};
 use pbxt_index::{EntryRef, IndexParts, Sign, Tree};
 use pbxt_rowmap::RowMap;
-use pbxt_rows::Schema;
+use pbxt_rows::{Schema, Versions};
+use pbxt_txlog::RowRef;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -31,17 +36,21 @@ pub struct Index {
     pub def: IndexDef,
     /// Keys can be made from the row payload alone, so row records carry no image of them.
     pub derivable: bool,
-    /// Where its entries are: trees and runs.
+    entries: Arc<Entries>,
+}
+
+/// The entries of an index, whatever its table's columns are called and numbered (rule AL10).
+#[derive(Debug, Default)]
+struct Entries {
+    /// Where they are: trees and runs.
     parts: ArcSwap<IndexParts>,
     /// Bulk loads that published a run of this index (rule X15).
     loads: AtomicU64,
 }
 
-/// One table generation in memory.
+/// What one generation has, whatever its columns are now. Shared by all its `Table`s.
 #[derive(Debug)]
-pub struct Table {
-    name: RwLock<Arc<str>>,
-    def: RwLock<Arc<TableDef>>,
+pub struct Generation {
     /// Generation id.
     pub id: TableId,
     /// Row id -> newest version, of rows that are hot.
@@ -54,8 +63,6 @@ pub struct Table {
     pub(crate) sweep: Sweep,
     /// Held by whoever exchanges `base` or the parts of an index (rule B5).
     pub(crate) shaping: Mutex<()>,
-    /// Indexes in the definition's order.
-    pub indexes: Vec<Index>,
     /// Exact row counts.
     pub count: RowCount,
     /// Auto-increment counter.
@@ -66,22 +73,37 @@ pub struct Table {
     pub updated: AtomicU64,
     /// Not kept over a restart.
     pub temporary: bool,
-    schema: Schema,
-    references: ArcSwap<References>,
     created_ts: CommitTs,
     dropped: AtomicBool,
+}
+
+/// One table generation in memory.
+#[derive(Debug)]
+pub struct Table {
+    generation: Arc<Generation>,
+    name: RwLock<Arc<str>>,
+    def: RwLock<Arc<TableDef>>,
+    versions: Versions,
+    /// Indexes in the definition's order.
+    pub indexes: Vec<Index>,
+    references: ArcSwap<References>,
+    /// Another `Table` has taken its place (rule AL7).
+    superseded: AtomicBool,
+}
+
+impl Deref for Table {
+    type Target = Generation;
+
+    #[inline]
+    fn deref(&self) -> &Generation {
+        &self.generation
+    }
 }
 
 impl Table {
     /// An empty generation.
     pub fn new(def: TableDef, created_ts: CommitTs, next_auto_increment: u64, rows: i64) -> Self {
-        let indexes = def
-            .indexes
-            .iter()
-            .map(|index| Index::new(index, &def.schema))
-            .collect();
-        Self {
-            name: RwLock::new(Arc::from(def.name.as_str())),
+        let generation = Generation {
             id: def.id,
             temporary: def.temporary,
             updated: AtomicU64::new(def.created),
@@ -90,21 +112,119 @@ impl Table {
             gone: GoneRows::default(),
             sweep: Sweep::default(),
             shaping: Mutex::default(),
-            schema: def.schema.clone(),
-            indexes,
             count: RowCount::starting_at(rows),
             autoinc: AutoIncrement::starting_at(next_auto_increment),
             data_bytes: AtomicU64::new(0),
-            references: ArcSwap::default(),
             created_ts,
             dropped: AtomicBool::new(false),
+        };
+        Self::over(Arc::new(generation), def, |_| None)
+    }
+
+    /// The same generation with the columns and indexes of `def`; indexes that were there keep their entries (rule AL10). This one is
+    /// still to be superseded.
+    pub(crate) fn altered(&self, def: TableDef) -> Self {
+        let entries = |id| self.index_by_id(id).map(|index| Arc::clone(&index.entries));
+        Self::over(Arc::clone(&self.generation), def, entries)
+    }
+
+    fn over(
+        generation: Arc<Generation>,
+        def: TableDef,
+        entries: impl Fn(IndexId) -> Option<Arc<Entries>>,
+    ) -> Self {
+        let index = |index: &IndexDef| Index::new(index, &def.schema, entries(index.id).unwrap_or_default());
+        Self {
+            name: RwLock::new(Arc::from(def.name.as_str())),
+            indexes: def.indexes.iter().map(index).collect(),
+            versions: def.versions(),
+            references: ArcSwap::default(),
+            superseded: AtomicBool::new(false),
             def: RwLock::new(Arc::new(def)),
+            generation,
         }
     }
 
-    /// Columns; the same for the whole life of a generation.
+    /// Columns now; the same for the whole life of a `Table`.
     pub fn schema(&self) -> &Schema {
-        &self.schema
+        self.versions.current()
+    }
+
+    /// Columns now and before.
+    #[inline]
+    pub fn versions(&self) -> &Versions {
+        &self.versions
+    }
+
+    /// A version of the log as readers get it (rule AL8).
+    #[inline]
+    pub(crate) fn present<'g>(&self, record: RowRef<'g>, lsn: Lsn) -> Result<Found<'g>> {
+        if record.schema_version() == self.versions.current().version() {
+            return Ok(Found::Hot(record, lsn));
+        }
+        self.present_older(&record, lsn)
+    }
+
+    #[cold]
+    fn present_older<'g>(&self, record: &RowRef<'g>, lsn: Lsn) -> Result<Found<'g>> {
+        let mut payload = Vec::new();
+        self.append_payload(record, &mut payload)?;
+        Ok(Found::Older {
+            record: *record,
+            lsn,
+            payload: Arc::from(payload),
+            version: self.versions.current().version(),
+        })
+    }
+
+    /// Appends the payload of a version of the log, with the columns of now (rule AL8).
+    pub(crate) fn append_payload(&self, record: &RowRef<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let version = record.schema_version();
+        if version > self.versions.current().version() {
+            return Err(self.superseded_error());
+        }
+        Ok(self.versions.convert(version, record.payload(), out)?)
+    }
+
+    /// The same without a copy where none is needed.
+    pub(crate) fn payload_of<'p>(
+        &self,
+        record: &RowRef<'p>,
+        scratch: &'p mut Vec<u8>,
+    ) -> Result<&'p [u8]> {
+        if record.is_tombstone() || record.schema_version() == self.versions.current().version() {
+            return Ok(record.payload());
+        }
+        scratch.clear();
+        self.append_payload(record, scratch)?;
+        Ok(scratch)
+    }
+
+    /// What a reader or writer is told whose table has got another definition (rules AL7, AL11).
+    pub(crate) fn superseded_error(&self) -> Error {
+        Error::DefinitionChanged {
+            table: self.name().to_string(),
+            why: "it was altered meanwhile".into(),
+        }
+    }
+
+    /// Lets nobody begin anything with this definition (rule AL7).
+    pub(crate) fn supersede(&self) {
+        self.superseded.store(true, Ordering::Release);
+    }
+
+    /// Refuses a table that is gone, or has got another definition (rule AL7).
+    pub(crate) fn check_current(&self) -> Result<()> {
+        if self.is_dropped() {
+            return Err(Error::DefinitionChanged {
+                table: self.name().to_string(),
+                why: "it was dropped or truncated".into(),
+            });
+        }
+        if self.superseded.load(Ordering::Acquire) {
+            return Err(self.superseded_error());
+        }
+        Ok(())
     }
 
     /// The row outside the hot log. The row's word was loaded before (rule B2).
@@ -114,7 +234,7 @@ impl Table {
         if self.base.is_empty() {
             return Ok(Slot::None);
         }
-        self.base.find(&self.schema, blocks, row)
+        self.base.find(&self.versions, blocks, row)
     }
 
     /// Name now.
@@ -127,7 +247,13 @@ impl Table {
         self.def.read().clone()
     }
 
-    /// Takes over a changed definition of the same generation (RENAME).
+    /// True if rows and indexes of the definition are those of this one: names may differ, but for those of indexes.
+    pub(crate) fn takes(&self, def: &TableDef) -> bool {
+        let old = self.def();
+        old.schema == def.schema && old.older == def.older && old.indexes == def.indexes
+    }
+
+    /// Takes over a changed definition of the same generation (RENAME) that `takes`.
     pub fn redefine(&self, def: TableDef) {
         *self.name.write() = Arc::from(def.name.as_str());
         *self.def.write() = Arc::new(def);
@@ -183,36 +309,35 @@ impl Table {
 }
 
 impl Index {
-    fn new(def: &IndexDef, schema: &Schema) -> Self {
+    fn new(def: &IndexDef, schema: &Schema, entries: Arc<Entries>) -> Self {
         Self {
             def: def.clone(),
             derivable: def.spec.derivable(schema),
-            parts: ArcSwap::from_pointee(IndexParts::new()),
-            loads: AtomicU64::new(0),
+            entries,
         }
     }
 
     /// The parts now.
     #[inline]
     pub(crate) fn parts(&self) -> Arc<IndexParts> {
-        self.parts.load_full()
+        self.entries.parts.load_full()
     }
 
     /// Bulk loads so far.
     #[inline]
     pub(crate) fn loads(&self) -> u64 {
-        self.loads.load(Ordering::SeqCst)
+        self.entries.loads.load(Ordering::SeqCst)
     }
 
     /// Tells claims that a run is about to be published (rule X15).
     pub(crate) fn note_load(&self) {
-        self.loads.fetch_add(1, Ordering::SeqCst);
+        self.entries.loads.fetch_add(1, Ordering::SeqCst);
     }
 
     /// True if these are the parts now.
     #[inline]
     pub(crate) fn has_parts(&self, parts: &Arc<IndexParts>) -> bool {
-        Arc::ptr_eq(&self.parts.load(), parts)
+        Arc::ptr_eq(&self.entries.parts.load(), parts)
     }
 
     /// Adds an event to the active tree. The caller is inside an operation guard (rule G1).
@@ -227,6 +352,7 @@ impl Index {
         unpack: &[u8],
     ) -> Result<EntryRef> {
         Ok(self
+            .entries
             .parts
             .load()
             .active
@@ -235,12 +361,12 @@ impl Index {
 
     /// Exchanges the parts. The caller holds the table's shape latch (rule B5).
     pub(crate) fn install(&self, parts: IndexParts) {
-        self.parts.store(Arc::new(parts));
+        self.entries.parts.store(Arc::new(parts));
     }
 
     /// Bytes of trees.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let parts = self.parts.load();
+        let parts = self.entries.parts.load();
         let trees = std::iter::once(&parts.active).chain(&parts.frozen);
         trees.map(|tree: &Arc<Tree>| tree.memory_bytes() as u64).sum()
     }

@@ -314,14 +314,14 @@ impl RunScan {
         self.block = None;
         while let Some(piece) = self.run.pieces.get(self.piece) {
             if self.block_no < piece.block_count() {
-                if filter.is_some_and(|filter| self.may_pass_over(piece, filter)) {
+                if filter.is_some_and(|filter| self.may_pass_over(table, piece, filter)) {
                     db.counters.blocks_skipped.add(1);
                     self.block_no += 1;
                     continue;
                 }
                 self.block = Some(
                     self.ahead
-                        .block(table.schema(), &db.cache, piece, self.block_no)?,
+                        .block(table.versions(), &db.cache, piece, self.block_no)?,
                 );
                 return Ok(());
             }
@@ -332,8 +332,8 @@ impl RunScan {
     }
 
     /// True if the block at the place has no row for the filter, and hides none of an older run (rule B12).
-    fn may_pass_over(&self, piece: &RowPiece, filter: &RowFilter) -> bool {
-        if piece.admits_block(filter, self.block_no) {
+    fn may_pass_over(&self, table: &Table, piece: &RowPiece, filter: &RowFilter) -> bool {
+        if piece.admits_block(table.versions(), filter, self.block_no) {
             return false;
         }
         let (first, last) = piece.ids_of_block(self.block_no);

@@ -54,6 +54,13 @@ impl<'a> RowVersion<'a> {
 pub(crate) enum Found<'g> {
     /// A record of the hot log.
     Hot(RowRef<'g>, Lsn),
+    /// The same, written when the table had other columns: with the columns of now.
+    Older {
+        record: RowRef<'g>,
+        lsn: Lsn,
+        payload: Arc<[u8]>,
+        version: u16,
+    },
     /// A slot of a row block.
     Base(BaseRow),
     /// The same, not read: for who needs to know no more than that the row is there.
@@ -74,6 +81,7 @@ impl Found<'_> {
     pub(crate) fn payload(&self) -> &[u8] {
         match self {
             Self::Hot(record, _) => record.payload(),
+            Self::Older { payload, .. } => payload,
             Self::Base(base) => base.block.payload(base.at).unwrap_or(&[]),
             Self::Slot(_) => &[],
         }
@@ -83,6 +91,7 @@ impl Found<'_> {
     pub(crate) fn schema_version(&self) -> u16 {
         match self {
             Self::Hot(record, _) => record.schema_version(),
+            Self::Older { version, .. } => *version,
             Self::Base(base) => base.block.schema_version(),
             Self::Slot(_) => 0,
         }
@@ -92,7 +101,7 @@ impl Found<'_> {
     #[inline]
     pub(crate) fn txn(&self) -> TxnId {
         match self {
-            Self::Hot(record, _) => record.txn(),
+            Self::Hot(record, _) | Self::Older { record, .. } => record.txn(),
             Self::Base(base) => base.stamp.txn,
             Self::Slot(stamp) => stamp.txn,
         }
@@ -101,7 +110,7 @@ impl Found<'_> {
     /// What a version above it names as its predecessor.
     pub(crate) fn addr(&self) -> Addr {
         match self {
-            Self::Hot(_, lsn) => Addr::hot(*lsn),
+            Self::Hot(_, lsn) | Self::Older { lsn, .. } => Addr::hot(*lsn),
             Self::Base(_) | Self::Slot(_) => Addr::BASE,
         }
     }

@@ -157,7 +157,7 @@ impl View {
             let txn = record.txn();
             match self.judge(db, Stamp { txn, lsn }, guard) {
                 Verdict::Visible if record.is_tombstone() => return Ok(Resolved::Absent),
-                Verdict::Visible => return Ok(Resolved::Row(Found::Hot(record, lsn))),
+                Verdict::Visible => return Ok(Resolved::Row(table.present(record, lsn)?)),
                 Verdict::Wait(blocker) => return Ok(Resolved::Wait(blocker, lsn)),
                 Verdict::Conflict => return Ok(Resolved::Conflict),
                 Verdict::Skip => addr = self.beneath(db, &record, lsn, guard),

@@ -13,7 +13,7 @@ use crate::blob_reclaim::large_values;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::keys::KeyChanges;
-use crate::locking::{Linked, blockers_of, dropped};
+use crate::locking::{Linked, blockers_of};
 use crate::session::Session;
 use crate::table::Table;
 use crate::unique::Claim;
@@ -145,9 +145,7 @@ impl Session {
     fn insert_row(&mut self, table: &Arc<Table>, version: NewVersion<'_>) -> Result<RowId> {
         self.flush_bulk(table)?;
         let position = self.enter_table(table)?;
-        if table.is_dropped() {
-            return Err(dropped(table));
-        }
+        table.check_current()?;
         let row = table.map.allocate();
         let claims = self.claim_all(table, row, version.keys)?;
         let beneath = Beneath {
@@ -387,7 +385,7 @@ impl Session {
         };
         let own = match old {
             Found::Hot(record, lsn) if record.txn() == self.work.txn => (record, *lsn),
-            Found::Hot(..) | Found::Base(_) | Found::Slot(_) => {
+            Found::Hot(..) | Found::Older { .. } | Found::Base(_) | Found::Slot(_) => {
                 return Beneath {
                     overtaken: self.overtakes(old.txn(), guard),
                     ..over(old.addr(), None)

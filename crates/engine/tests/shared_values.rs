@@ -31,6 +31,7 @@ fn table(db: &Arc<Database>) -> Arc<HostTable> {
         id: TableId::new(0),
         name: "t".to_owned(),
         schema: layout().schema(1).expect("two columns"),
+        older: Vec::new(),
         indexes: Vec::new(),
         host_image: Vec::new(),
         host_version: Vec::new(),

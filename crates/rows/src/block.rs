@@ -17,6 +17,7 @@ mod values;
 pub use builder::RowBlockBuilder;
 
 use crate::error::Result;
+use crate::remap::Remap;
 use crate::schema::Schema;
 use pbxt_base::RowId;
 
@@ -89,6 +90,26 @@ impl RowBlock {
     /// `Corrupt` for bytes that are no such block, `WrongFormat` for a block of a later version.
     pub fn decode(schema: &Schema, bytes: &[u8]) -> Result<Self> {
         read::decode(schema, bytes)
+    }
+
+    /// The same rows with the columns of another schema version.
+    pub(crate) fn remapped(mut self, remap: &Remap, version: u16) -> Result<Self> {
+        self.schema_version = version;
+        if remap.is_same() {
+            return Ok(self);
+        }
+        let mut payloads = Vec::with_capacity(self.payloads.len());
+        let mut starts = Vec::with_capacity(self.starts.len());
+        for index in 0..self.len() {
+            starts.push(payloads.len() as u32);
+            if let Some(payload) = self.payload(index) {
+                remap.apply(payload, &mut payloads)?;
+            }
+        }
+        starts.push(payloads.len() as u32);
+        payloads.shrink_to_fit();
+        (self.payloads, self.starts) = (payloads, starts);
+        Ok(self)
     }
 
     /// Bytes this block holds in memory.

@@ -4,7 +4,7 @@
 //!                   how each index part orders; everything else in the engine then moves opaque payloads and compares
 //!                   keys with memcmp, also where the host is absent (recovery, merges, replicas).
 //! Format / state:   docs/format-rows.md; a `Schema` and a `KeySpec` are kept in the catalog, a `HostLayout` is not.
-//! Rules:            F20 - F28, F30 - F37, X20 - X26 (docs/format-rows.md). Decoding is total: any bytes give a value or `Error::Corrupt`.
+//! Rules:            F20 - F28, F30 - F37, X20 - X26 (docs/format-rows.md), AL1 - AL6, AL9 (docs/alter.md). Decoding is total: any bytes give a value or `Error::Corrupt`.
 //! Latches and I/O:  none; no threads, no clock. Callbacks to the host (`Weigher`) and for large values (`BlobSink`) run on
 //!                   the calling thread.
 //! After a crash:    nothing; keys whose weights only the host can compute are logged, never recomputed.
@@ -53,11 +53,13 @@ mod key_spec;
 mod payload;
 mod payload_key;
 mod program;
+mod remap;
 mod restore;
 mod row_filter;
 mod row_view;
 mod schema;
 mod section_extra;
+mod versions;
 mod weights;
 mod zones;
 
@@ -76,5 +78,6 @@ pub use row_filter::{Condition, RowFilter};
 pub use row_view::{RowBuilder, RowView, Value, names_external};
 pub use schema::{Column, ColumnKind, Order, Schema};
 pub use section_extra::SectionExtra;
+pub use versions::{OLDER_MAX, OlderSchema, Origin, Versions};
 pub use weights::{NoWeigher, Weigher};
 pub use zones::{Zone, ZoneBuilder, Zones};

@@ -9,6 +9,7 @@
 
 use crate::column_order::{Cell, ColumnOrder};
 use crate::schema::Schema;
+use crate::versions::Versions;
 use crate::zones::Zones;
 use std::ops::Bound;
 
@@ -68,10 +69,21 @@ impl RowFilter {
         schema_version != self.version || self.terms.iter().all(|term| term.admits(payload))
     }
 
-    /// False if no row of a block can meet the conditions. `bytes` are those that `zones` was decoded from.
-    pub fn admits_block(&self, zones: &Zones, bytes: &[u8], block: usize) -> bool {
+    /// False if no row of a block of the table can meet the conditions. `bytes` are those that `zones` was decoded from.
+    pub fn admits_block(&self, versions: &Versions, zones: &Zones, bytes: &[u8], block: usize) -> bool {
+        if versions.current().version() != self.version {
+            return true;
+        }
+        let version = zones.schema_version();
+        let is_current = version == self.version;
         let admits = |term: &Term| {
-            let Some(zone) = zones.zone(bytes, block, term.column) else {
+            // Rule AL9.
+            let number = if is_current {
+                Some(term.column)
+            } else {
+                versions.unchanged_column(version, term.column)
+            };
+            let Some(zone) = number.and_then(|number| zones.zone(bytes, block, number)) else {
                 return true;
             };
             if term.wants_null {
@@ -80,7 +92,7 @@ impl RowFilter {
             zone.values
                 .is_some_and(|(least, greatest)| term.least <= greatest && least <= term.greatest)
         };
-        zones.schema_version() != self.version || self.terms.iter().all(admits)
+        self.terms.iter().all(admits)
     }
 }
 

@@ -180,6 +180,12 @@ impl Schema {
         self.orders.get(number).copied().unwrap_or_default()
     }
 
+    /// The same columns as another version of a table.
+    #[must_use]
+    pub fn with_version(self, version: u16) -> Self {
+        Self { version, ..self }
+    }
+
     /// Version number given at construction.
     pub fn version(&self) -> u16 {
         self.version

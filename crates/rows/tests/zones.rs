@@ -224,12 +224,13 @@ proptest! {
             Condition::Between(Bound::Excluded(&low), Bound::Unbounded),
             Condition::Between(Bound::Unbounded, Bound::Excluded(&high)),
         ];
+        let versions = Versions::new(schema.clone(), Vec::new()).expect("one version");
         for condition in conditions {
             let mut filter = RowFilter::new(&schema);
             prop_assert!(filter.add(&schema, 0, condition));
             for (number, rows) in blocks.iter().enumerate() {
                 let some_row = rows.iter().flatten().any(|row| filter.admits(row, 3));
-                let admitted = filter.admits_block(&zones, &bytes, number);
+                let admitted = filter.admits_block(&versions, &zones, &bytes, number);
                 prop_assert!(admitted || !some_row, "{condition:?} turns away block {number}: {rows:?}");
                 if rows.len() == 1 && !matches!(values[0], Sample::Var(_)) {
                     prop_assert_eq!(admitted, some_row, "a zone of one row tells all");
@@ -399,5 +400,6 @@ fn values_outside_the_row_are_let_through() {
     assert!(filter.admits(&payload, 1));
     let bytes = section(&schema, &[vec![Some(payload)]]);
     let zones = Zones::decode(&bytes, 1).expect("its own bytes");
-    assert!(filter.admits_block(&zones, &bytes, 0));
+    let versions = Versions::new(schema, Vec::new()).expect("one version");
+    assert!(filter.admits_block(&versions, &zones, &bytes, 0));
 }

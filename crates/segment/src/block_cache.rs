@@ -125,6 +125,11 @@ impl BlockCache {
         Ok(typed(loaded))
     }
 
+    /// Keeps another form of a block that is in memory, of the same type.
+    pub fn put<B: CachedBlock>(&self, key: BlockKey, block: Arc<B>) {
+        self.cache.insert(key, block);
+    }
+
     /// The block if it is in memory; counts as a use of it.
     pub fn get<B: CachedBlock>(&self, key: BlockKey) -> Option<Arc<B>> {
         self.cache.get(&key).map(typed)

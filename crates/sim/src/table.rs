@@ -148,6 +148,7 @@ pub fn definition(name: &str) -> Result<TableDef> {
         id: TableId::new(0),
         name: name.to_owned(),
         schema: schema()?,
+        older: Vec::new(),
         indexes: vec![
             index("primary", true, vec![part(0, false, false)])?,
             index(

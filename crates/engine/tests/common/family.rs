@@ -128,6 +128,7 @@ impl Plan {
             id: TableId::new(0),
             name: self.name.clone(),
             schema: layout.schema(1).expect("a schema"),
+            older: Vec::new(),
             indexes,
             host_image: Vec::new(),
             host_version: Vec::new(),

@@ -1,0 +1,158 @@
+/*
+ * alteration.cc: old and new columns and indexes of an ALTER, in the server's terms.
+ *
+ * The server says of each column of the altered table from which one it comes, and of renamed indexes what
+ * they were called. What it calls another type may have the same values: longer strings, wider integers.
+ */
+#include "alteration.h"
+
+#include <string.h>
+
+#include "definition.h"
+
+namespace pbxt {
+namespace {
+
+constexpr const char* kComputed =
+    "PBXT adds a column at once only if its default is a constant: the table must be copied";
+constexpr const char* kChecked =
+    "PBXT does not check rows that are there already: a new condition needs a copy of the table";
+constexpr const char* kOtherValues = "PBXT would have to change the values of a column: the table must be copied";
+constexpr const char* kHashed =
+    "PBXT has a unique index over long values, whose hidden column depends on others: the table must be copied";
+constexpr const char* kGenerated =
+    "PBXT cannot tell whether stored or indexed generated columns keep their values: the table must be copied";
+constexpr const char* kPartitioned =
+    "PBXT cannot tell whether rows stay in their partitions: the table must be copied";
+
+const Create_field* given_field(Alter_info* alter_info, const Field* field) {
+  List_iterator<Create_field> fields(alter_info->create_list);
+  while (const Create_field* each = fields++)
+    if (my_strcasecmp(system_charset_info, each->field_name.str, field->field_name.str) == 0) return each;
+  return nullptr;
+}
+
+bool is_plain_integer(const Field* field) {
+  switch (field->real_type()) {
+    case MYSQL_TYPE_TINY:
+    case MYSQL_TYPE_SHORT:
+    case MYSQL_TYPE_INT24:
+    case MYSQL_TYPE_LONG:
+    case MYSQL_TYPE_LONGLONG:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/* Strings of the same kind and collation whose values all fit. */
+bool is_longer_string(const Field* before, const Field* now) {
+  if (before->charset() != now->charset() || before->real_type() != now->real_type()) return false;
+  if (before->real_type() == MYSQL_TYPE_VARCHAR || Definition::is_char_column(before))
+    return before->type_handler() == now->type_handler() && before->field_length <= now->field_length;
+  return before->real_type() == MYSQL_TYPE_BLOB && static_cast<const Field_blob*>(before)->pack_length_no_ptr() <=
+                                                       static_cast<const Field_blob*>(now)->pack_length_no_ptr();
+}
+
+/* Integers into which all values fit. */
+bool is_wider_integer(const Field* before, const Field* now) {
+  return is_plain_integer(before) && is_plain_integer(now) && before->pack_length() < now->pack_length() &&
+         (before->is_unsigned() || !now->is_unsigned()) &&
+         !((before->flags | now->flags) & ZEROFILL_FLAG);
+}
+
+bool keeps_values(const Field* before, const Field* now) {
+  return is_longer_string(before, now) || is_wider_integer(before, now);
+}
+
+bool counts_up(const Field* field) {
+  return field->unireg_check == Field::NEXT_NUMBER;
+}
+
+const char* refuse_added(const Field* field) {
+  if (field->check_constraint) return kChecked;
+  if (!field->stored_in_db()) return nullptr;
+  bool is_computed = field->vcol_info || field->default_value || field->has_default_now_unireg_check() ||
+                     counts_up(field) || (field->flags & (VERS_ROW_START | VERS_ROW_END));
+  return is_computed ? kComputed : nullptr;
+}
+
+const char* refuse_kept(const Field* before, const Field* now, const Create_field* given, bool has_generated) {
+  bool was_stored = before->stored_in_db();
+  if (was_stored != now->stored_in_db() || (counts_up(now) && !counts_up(before))) return kOtherValues;
+  if (now->check_constraint && (!before->check_constraint || given->change.str)) return kChecked;
+  if (before->is_equal(*given)) return nullptr;
+  if (!was_stored || !keeps_values(before, now)) return kOtherValues;
+  if ((before->flags | now->flags) & FIELD_IN_PART_FUNC_FLAG) return kPartitioned;
+  return has_generated ? kGenerated : nullptr;
+}
+
+/* Some column's stored or indexed value follows from others. */
+bool has_generated_values(const TABLE* table) {
+  for (Field** field = table->field; *field; field++) {
+    bool is_kept = (*field)->stored_in_db() || Definition::is_indexed_virtual(*field);
+    if ((*field)->vcol_info && is_kept) return true;
+  }
+  return false;
+}
+
+bool has_hashes(const TABLE* table) {
+  for (uint i = 0; i < table->s->keys; i++)
+    if (table->key_info[i].algorithm == HA_KEY_ALG_LONG_HASH) return true;
+  return false;
+}
+
+/* Nothing the hashes depend on has moved: the same columns in the same order. */
+bool has_same_columns(const TABLE* before, const TABLE* altered) {
+  if (before->s->fields != altered->s->fields || before->s->keys != altered->s->keys) return false;
+  for (uint i = 0; i < before->s->fields; i++) {
+    const Field *was = before->field[i], *now = altered->field[i];
+    if (was->pack_length() != now->pack_length() || was->real_type() != now->real_type()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const char* Alteration::find_columns(const TABLE* altered, const Alter_inplace_info* info) {
+  bool has_generated = has_generated_values(altered);
+  columns_.reserve(altered->s->fields);
+  for (uint i = 0; i < altered->s->fields; i++) {
+    const Field* now = altered->field[i];
+    const Create_field* given = given_field(info->alter_info, now);
+    if (!given) return kOtherValues;
+    const Field* was = given->field;
+    const char* refused = was ? refuse_kept(was, now, given, has_generated) : refuse_added(now);
+    if (refused) return refused;
+    columns_.push_back(was ? was->field_index : -1);
+  }
+  return nullptr;
+}
+
+void Alteration::find_indexes(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info) {
+  for (uint i = 0; i < altered->s->keys; i++) {
+    const char* name = altered->key_info[i].name.str;
+    for (const Alter_inplace_info::Rename_key_pair& pair : info->rename_keys)
+      if (my_strcasecmp(system_charset_info, pair.new_key->name.str, name) == 0) name = pair.old_key->name.str;
+    int32_t found = -1;
+    for (uint j = 0; j < before->s->keys; j++)
+      if (my_strcasecmp(system_charset_info, before->key_info[j].name.str, name) == 0)
+        found = static_cast<int32_t>(j);
+    indexes_.push_back(found);
+  }
+}
+
+const char* Alteration::find(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info) noexcept {
+  if (has_hashes(before) || has_hashes(altered)) {
+    if (!has_same_columns(before, altered)) return kHashed;
+    for (uint i = 0; i < altered->s->fields; i++) columns_.push_back(static_cast<int32_t>(i));
+  } else if (const char* refused = find_columns(altered, info)) {
+    return refused;
+  }
+  find_indexes(before, altered, info);
+  change.columns = columns_.data();
+  change.indexes = indexes_.data();
+  return nullptr;
+}
+
+}  // namespace pbxt

@@ -1,0 +1,35 @@
+/*
+ * alteration.h: what the columns and indexes of an altered table were before.
+ */
+#ifndef PBXT_PLUGIN_ALTERATION_H
+#define PBXT_PLUGIN_ALTERATION_H
+
+#include <vector>
+
+#include "plugin.h"
+
+namespace pbxt {
+
+/* Says which column and which index of the table before each one of the altered table goes on from, and that
+ * the values of the columns stay what they were; whether rows and keys can stay too, the engine says. */
+class Alteration {
+ public:
+  Alteration() = default;
+  Alteration(const Alteration&) = delete;
+  Alteration& operator=(const Alteration&) = delete;
+
+  /* Null, or why values change. */
+  const char* find(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info) noexcept;
+
+  pbxt_alteration change{};
+
+ private:
+  const char* find_columns(const TABLE* altered, const Alter_inplace_info* info);
+  void find_indexes(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info);
+
+  std::vector<int32_t> columns_, indexes_;
+};
+
+}  // namespace pbxt
+
+#endif

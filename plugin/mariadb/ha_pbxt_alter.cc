@@ -1,0 +1,151 @@
+/*
+ * ha_pbxt_alter.cc: ALTER TABLE without a copy.
+ *
+ * The engine reads rows that are there with the columns of now, so an ALTER of columns, or one that only takes
+ * indexes away, is one record of its catalog (docs/alter.md). It is asked first: what it refuses, and what
+ * would change values, goes the server's way of copying, whose rows are one ordinary transaction that the
+ * server commits at the end of the copy.
+ */
+#include "alteration.h"
+#include "error_map.h"
+#include "foreign_keys_ddl.h"
+#include "ha_pbxt.h"
+#include "session.h"
+
+namespace pbxt {
+namespace {
+
+/* Changes that may leave rows and keys as they are. */
+constexpr alter_table_operations kInstant =
+    ALTER_CHANGE_COLUMN_DEFAULT | ALTER_COLUMN_NAME | ALTER_RENAME_COLUMN | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE |
+    ALTER_DROP_CHECK_CONSTRAINT | ALTER_CHANGE_INDEX_COMMENT | ALTER_INDEX_IGNORABILITY | ALTER_RENAME |
+    ALTER_CHANGE_COLUMN | ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_FOREIGN_KEY | ALTER_ADD_VIRTUAL_COLUMN |
+    ALTER_ADD_STORED_BASE_COLUMN | ALTER_DROP_VIRTUAL_COLUMN | ALTER_DROP_STORED_COLUMN |
+    ALTER_STORED_COLUMN_ORDER | ALTER_VIRTUAL_COLUMN_ORDER | ALTER_COLUMN_NULLABLE | ALTER_STORED_COLUMN_TYPE |
+    ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX | ALTER_DROP_PK_INDEX | ALTER_RENAME_INDEX |
+    ALTER_COLUMN_INDEX_LENGTH | ALTER_INDEX_ORDER | ALTER_PARTITIONED;
+
+constexpr ulong kInstantOptions = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT | HA_CREATE_USED_MIN_ROWS |
+                                  HA_CREATE_USED_MAX_ROWS | HA_CREATE_USED_AVG_ROW_LENGTH |
+                                  HA_CREATE_USED_STATS_PERSISTENT | HA_CREATE_USED_STATS_AUTO_RECALC |
+                                  HA_CREATE_USED_STATS_SAMPLE_PAGES;
+
+/* Names the table of one handler: a partitioned table has several, which are altered together. */
+class AlterContext final : public inplace_alter_handler_ctx {
+ public:
+  explicit AlterContext(std::string name) : name(std::move(name)) {}
+  const std::string name;
+};
+
+const std::string& name_of(const inplace_alter_handler_ctx* context) {
+  return static_cast<const AlterContext*>(context)->name;
+}
+
+/* What the statement asks for beside columns and indexes. Null, or why it needs a copy. */
+const char* refuse_kind(const TABLE* altered, const Alter_inplace_info* info) {
+  const HA_CREATE_INFO* create_info = info->create_info;
+  if (info->handler_flags & ~kInstant)
+    return "PBXT would have to read, check or index the rows that are there: the table must be copied";
+  if (create_info->sequence || altered->versioned())
+    return "PBXT keeps sequences and former rows in another form: the table must be copied";
+  if ((info->handler_flags & ALTER_CHANGE_CREATE_OPTION) && (create_info->used_fields & ~kInstantOptions))
+    return "PBXT stores rows otherwise with another table option: the table must be copied";
+  if (info->error_if_not_empty)
+    return "PBXT would have to look whether the table has rows: the table must be copied";
+  return nullptr;
+}
+
+}  // namespace
+
+enum_alter_inplace_result ha_pbxt::check_if_supported_inplace_alter(TABLE* altered,
+                                                                    Alter_inplace_info* info) {
+  const HA_CREATE_INFO* create_info = info->create_info;
+  info->unsupported_reason = refuse_kind(altered, info);
+  if (info->unsupported_reason) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  // A lower next value needs the largest one in the table, which the copy finds.
+  if ((info->handler_flags & ALTER_CHANGE_CREATE_OPTION) && (create_info->used_fields & HA_CREATE_USED_AUTO)) {
+    ha_pbxt::info(HA_STATUS_AUTO);
+    if (create_info->auto_increment_value < stats.auto_increment_value) {
+      info->unsupported_reason = "PBXT would have to look for the largest value: the table must be copied";
+      return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    }
+  }
+  Alteration alteration;
+  info->unsupported_reason = alteration.find(table, altered, info);
+  if (info->unsupported_reason) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  Definition definition;
+  definition.build(altered, name_.c_str());
+  definition.describe_columns(altered);
+  definition.def.temporary = table->s->tmp_table != NO_TMP_TABLE;
+  TableForeignKeys foreign_keys;
+  foreign_keys.for_question(ha_thd(), name_.c_str(), altered, info->alter_info, &definition);
+  if (pbxt_table_check_alter(db, &definition.def, &alteration.change) != PBXT_OK) {
+    info->unsupported_reason = thd_strdup(ha_thd(), pbxt_error_text());
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  }
+  return HA_ALTER_INPLACE_INSTANT;
+}
+
+/* Asked by EXCHANGE PARTITION: may the two tables take each other's place? Each keeps the versions of its own
+ * columns; what they are now the server has compared. */
+bool ha_pbxt::check_if_incompatible_data(HA_CREATE_INFO* create_info, uint changes) {
+  if (changes != IS_EQUAL_YES) return COMPATIBLE_DATA_NO;
+  if ((create_info->used_fields & HA_CREATE_USED_AUTO) && create_info->auto_increment_value != 0)
+    return COMPATIBLE_DATA_NO;
+  const ha_table_option_struct *mine = table->s->option_struct, *other = create_info->option_struct;
+  bool same_mode = (mine ? mine->conflict_mode : 0) == (other ? other->conflict_mode : 0);
+  same_mode = same_mode && (mine ? mine->compression : 0) == (other ? other->compression : 0);
+  return same_mode ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
+}
+
+bool ha_pbxt::prepare_inplace_alter_table(TABLE*, Alter_inplace_info* info) {
+  info->handler_ctx = new AlterContext(name_);
+  return false;
+}
+
+/* Tells the engine of the new definition, for all handlers of the table at once. */
+int ha_pbxt::alter(TABLE* altered, Alter_inplace_info* info) {
+  THD* thd = ha_thd();
+  Definition definition;
+  definition.build(altered, name_.c_str());
+  definition.describe_columns(altered);
+  definition.def.temporary = table->s->tmp_table != NO_TMP_TABLE;
+  TableForeignKeys foreign_keys;
+  if (int error = foreign_keys.for_alter(thd, name_.c_str(), altered, info->alter_info, &definition))
+    return error;
+  Alteration alteration;
+  if (alteration.find(table, altered, info)) return HA_ERR_TABLE_DEF_CHANGED;
+  std::vector<pbxt_text> names;
+  if (info->group_commit_ctx) {
+    for (inplace_alter_handler_ctx** each = info->group_commit_ctx; *each; each++)
+      names.push_back({name_of(*each).data(), name_of(*each).size()});
+  } else {
+    names.push_back({name_.data(), name_.size()});
+  }
+  info->group_commit_ctx = nullptr;
+  return to_ddl_error(pbxt_tables_alter(db, Session::core_of(thd), &definition.def, &alteration.change,
+                                        names.data(), static_cast<uint32_t>(names.size())),
+                      thd);
+}
+
+bool ha_pbxt::commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* info, bool commit) {
+  if (!commit) {
+    info->group_commit_ctx = nullptr;
+    return false;
+  }
+  if (int error = alter(altered, info)) {
+    if (!ha_thd()->is_error()) print_error(error, MYF(0));
+    return true;
+  }
+  const HA_CREATE_INFO* create_info = info->create_info;
+  bool sets_next_value =
+      (info->handler_flags & ALTER_CHANGE_CREATE_OPTION) && (create_info->used_fields & HA_CREATE_USED_AUTO);
+  if (!sets_next_value) return false;
+  int error = fail(pbxt_autoinc_raise(open_table_->core(), create_info->auto_increment_value));
+  // Durable now: the next value. No commit follows whose flush would bring it along.
+  if (!error) error = fail(pbxt_flush(db));
+  if (error) print_error(error, MYF(0));
+  return error != 0;
+}
+
+}  // namespace pbxt

@@ -1,0 +1,201 @@
+"""ALTER TABLE without a copy: what is accepted, what is refused and why, and that every row is as after the same ALTER in InnoDB."""
+
+import random
+
+import alter_storm
+import pytest
+
+ROWS = 3000
+ACCEPTED = [
+    "ADD COLUMN x INT", "ADD COLUMN x INT NOT NULL DEFAULT 7 FIRST", "ADD COLUMN x VARCHAR(300) DEFAULT 'later' AFTER v", "ADD COLUMN x TEXT",
+    "ADD COLUMN x DECIMAL(10,2) NOT NULL DEFAULT 1.5, ADD COLUMN y DATETIME(3) DEFAULT '2020-02-02 02:02:02.222'", "ADD COLUMN x INT NOT NULL",
+    "ADD COLUMN x CHAR(10) NOT NULL DEFAULT 'pad'", "ADD COLUMN x INT GENERATED ALWAYS AS (v + 1) VIRTUAL", "DROP COLUMN d", "DROP COLUMN v, DROP KEY k",
+    "DROP COLUMN d, ADD COLUMN d BIGINT DEFAULT 5", "MODIFY d INT FIRST", "MODIFY w VARCHAR(40) AFTER n", "CHANGE d dd INT", "RENAME COLUMN d TO dd",
+    "MODIFY s SMALLINT NULL", "MODIFY s INT NOT NULL", "MODIFY s BIGINT NOT NULL DEFAULT 4", "MODIFY w VARCHAR(200)", "MODIFY w VARCHAR(700)", "MODIFY c CHAR(60)",
+    "MODIFY b MEDIUMTEXT", "DROP KEY k", "DROP KEY u, DROP KEY k", "DROP PRIMARY KEY", "RENAME KEY k TO kk", "ALTER INDEX k IGNORED", "ALTER COLUMN d SET DEFAULT 9",
+    "ALTER COLUMN s DROP DEFAULT", "COMMENT 'changed'", "AUTO_INCREMENT = 90000", "DROP COLUMN d, RENAME KEY k TO kk, ADD COLUMN x INT FIRST, MODIFY s INT NOT NULL",
+]  # fmt: skip
+REFUSED = {
+    "ADD KEY x (d)": "index", "ADD COLUMN x INT, ADD KEY (x)": "index", "MODIFY d INT NOT NULL": "read", "MODIFY v BIGINT": "keys of index 'k'",
+    "MODIFY d INT UNSIGNED": "values", "MODIFY s TINYINT NOT NULL": "values", "MODIFY d VARCHAR(20)": "values", "MODIFY w VARCHAR(10)": "values",
+    "MODIFY w VARCHAR(40) CHARACTER SET latin1": "values", "ADD CONSTRAINT x CHECK (d > 0)": "read", "ADD COLUMN x INT CHECK (x > 0)": "condition",
+    "ADD COLUMN x DATETIME DEFAULT NOW()": "constant", "ADD COLUMN x INT DEFAULT (n + 1)": "constant", "ADD COLUMN x INT GENERATED ALWAYS AS (n) STORED": "read",
+    "FORCE": "read", "ORDER BY d": "", "COMPRESSION=LZ4": "compressed", "CONVERT TO CHARACTER SET latin1": "",
+}  # fmt: skip
+
+
+def prepare(session, rows=ROWS):
+    session.ok(
+        "CREATE TABLE t (n INT AUTO_INCREMENT PRIMARY KEY, v INT, w VARCHAR(40), d INT, s SMALLINT NOT NULL DEFAULT -3, c CHAR(20), b TEXT,"
+        " KEY k (v), UNIQUE KEY u (w)) ENGINE={engine}"
+    )
+    session.ok(
+        "INSERT INTO t (v, w, d, s, c, b) SELECT seq % 17, CONCAT('row ', seq), IF(seq % 5, seq, NULL), -seq, CONCAT('c', seq),"
+        f" REPEAT('b', IF(seq % 100, seq % 40, 20000)) FROM seq_1_to_{rows}"
+    )
+    session.ok("UPDATE t SET d = -d WHERE n % 7 = 0")
+    session.ok("DELETE FROM t WHERE n % 11 = 0")
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("change", ACCEPTED)
+def test_what_is_instant_gives_the_rows_of_innodb(twin, change):
+    prepare(twin)
+    assert twin.under_test.affected(f"ALTER TABLE t {change}, ALGORITHM=INSTANT, LOCK=NONE") == 0
+    twin.oracle.ok(f"ALTER TABLE t {change}")
+    twin.same_table("t")
+    same_definition(twin)
+    twin.ok("INSERT INTO t (w, s) VALUES ('after', 12)")
+    twin.ok("UPDATE t SET w = CONCAT(w, '!') WHERE n % 13 = 1")
+    twin.ok("DELETE FROM t WHERE n % 19 = 2")
+    twin.same_table("t")
+    healthy(twin.under_test)
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("change", REFUSED)
+def test_what_is_not_instant_is_refused_with_a_reason_and_copied(twin, change):
+    prepare(twin, 200)
+    said = twin.under_test.fails(f"ALTER TABLE t {change}, ALGORITHM=INSTANT", (1845, 1846))
+    assert REFUSED[change] in said, said
+    if "COMPRESSION" not in change:
+        twin.run(f"ALTER TABLE t {change}, ALGORITHM=COPY")
+        twin.same_table("t")
+
+
+def same_definition(twin):
+    twin.same(
+        "SELECT column_name, ordinal_position, column_default, is_nullable, column_type, collation_name, column_key, extra FROM"
+        " information_schema.columns WHERE table_schema = DATABASE()"
+    )
+    twin.same(
+        "SELECT index_name, seq_in_index, column_name, non_unique, sub_part, nullable, ignored FROM information_schema.statistics WHERE table_schema = DATABASE()"
+    )
+    left, right = (side.rows("SHOW CREATE TABLE t")[0][1].replace(side.engine, "") for side in (twin.under_test, twin.oracle))
+    assert left == right
+
+
+def healthy(session, name="t"):
+    assert [row[3] for row in session.rows(f"CHECK TABLE {name} EXTENDED")] == ["OK"]
+
+
+def test_rows_keep_the_default_of_their_alter(twin):
+    prepare(twin, 50)
+    twin.ok("ALTER TABLE t ADD COLUMN x INT NOT NULL DEFAULT 1")
+    twin.ok("INSERT INTO t (w) VALUES ('one')")
+    twin.ok("ALTER TABLE t ALTER COLUMN x SET DEFAULT 2")
+    twin.ok("INSERT INTO t (w) VALUES ('two')")
+    twin.ok("ALTER TABLE t DROP COLUMN x, ADD COLUMN y INT DEFAULT 9")
+    twin.ok("ALTER TABLE t ADD COLUMN x INT NOT NULL DEFAULT 3 AFTER n")
+    twin.ok("INSERT INTO t (w) VALUES ('three')")
+    twin.same_table("t")
+
+
+@pytest.mark.pbxt_only
+def test_an_older_snapshot_reads_its_rows_with_the_columns_of_now(db):
+    prepare(db, 100)
+    reader = db.session()
+    reader.ok("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+    before = db.rows("SELECT n, d FROM t ORDER BY n")
+    db.ok("DELETE FROM t WHERE n < 50")
+    db.ok("ALTER TABLE t ADD COLUMN x INT DEFAULT 5, DROP COLUMN b, ALGORITHM=INSTANT")
+    db.ok("UPDATE t SET x = 6")
+    assert reader.rows("SELECT n, d FROM t ORDER BY n") == before
+    assert reader.rows("SELECT DISTINCT x FROM t") == [(5,)]
+    reader.ok("COMMIT")
+    assert reader.rows("SELECT DISTINCT x FROM t") == [(6,)]
+
+
+@pytest.mark.pbxt_only
+def test_all_partitions_change_at_once(twin):
+    rule = "PARTITION BY RANGE (n) (PARTITION p0 VALUES LESS THAN (100), PARTITION p1 VALUES LESS THAN (200), PARTITION p2 VALUES LESS THAN MAXVALUE)"
+    twin.ok(f"CREATE TABLE t (n INT PRIMARY KEY, a INT, KEY a (a)) ENGINE={{engine}} {rule}")
+    twin.ok("INSERT INTO t SELECT seq, seq % 7 FROM seq_1_to_300")
+    for change in ("ADD COLUMN x VARCHAR(20) DEFAULT 'x' FIRST", "DROP KEY a", "MODIFY a BIGINT", "RENAME COLUMN x TO y", "DROP COLUMN a"):
+        twin.under_test.ok(f"ALTER TABLE t {change}, ALGORITHM=INSTANT")
+        twin.oracle.ok(f"ALTER TABLE t {change}")
+        twin.same_table("t")
+        twin.ok("UPDATE t SET n = n WHERE n % 10 = 0")
+    assert {row[3] for row in twin.under_test.rows("CHECK TABLE t EXTENDED")} == {"OK"}
+    twin.ok("CREATE TABLE s (y VARCHAR(20) DEFAULT 'x', n INT NOT NULL PRIMARY KEY) ENGINE={engine}")
+    twin.ok("INSERT INTO s VALUES ('s', 5)")
+    twin.ok("ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE s")
+    for name in "ts":
+        twin.same_table(name)
+    twin.under_test.ok("ALTER TABLE t ADD COLUMN z INT DEFAULT 3, ALGORITHM=INSTANT")
+    twin.oracle.ok("ALTER TABLE t ADD COLUMN z INT DEFAULT 3")
+    twin.same_table("t")
+
+
+def test_a_table_partitioned_by_key_keeps_its_rows_where_they_belong(twin):
+    twin.ok("CREATE TABLE t (n INT NOT NULL, a INT, PRIMARY KEY (n)) ENGINE={engine} PARTITION BY KEY (n) PARTITIONS 4")
+    twin.ok("INSERT INTO t SELECT seq, seq FROM seq_1_to_200")
+    twin.ok("ALTER TABLE t ADD COLUMN x INT DEFAULT 4")
+    twin.run("ALTER TABLE t MODIFY n BIGINT NOT NULL")
+    for number in (1, 77, 200):
+        twin.same(f"SELECT * FROM t WHERE n = {number}")
+    twin.same_table("t")
+
+
+def test_foreign_keys_are_kept_over_alters_of_both_sides(twin):
+    twin.ok("CREATE TABLE p (n INT PRIMARY KEY, v INT) ENGINE={engine}")
+    twin.ok("CREATE TABLE c (n INT PRIMARY KEY, p INT, KEY p (p), CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (n) ON DELETE CASCADE) ENGINE={engine}")
+    twin.ok("INSERT INTO p SELECT seq, seq FROM seq_1_to_50")
+    twin.ok("INSERT INTO c SELECT seq, seq FROM seq_1_to_50")
+    twin.ok("ALTER TABLE p ADD COLUMN x INT DEFAULT 1 FIRST")
+    twin.ok("ALTER TABLE c ADD COLUMN y INT FIRST, ADD COLUMN z VARCHAR(10) DEFAULT 'z' AFTER n")
+    twin.ok("DELETE FROM p WHERE n <= 10")
+    twin.same_table("c")
+    twin.fails("INSERT INTO c (n, p) VALUES (100, 1)", 1452)
+    twin.fails("ALTER TABLE c DROP KEY p", 1553)
+    twin.ok("ALTER TABLE p CHANGE n m INT")
+    twin.ok("DELETE FROM p WHERE m <= 20")
+    twin.same_table("c")
+    twin.ok("ALTER TABLE c DROP FOREIGN KEY fk")
+    twin.ok("ALTER TABLE c DROP KEY p")
+    twin.ok("ALTER TABLE c DROP COLUMN p")
+    twin.same_table("c")
+
+
+class Maker(alter_storm.Maker):
+    """Statements over one table, most of them ALTERs."""
+
+    def statement(self):
+        kinds = [
+            self.add, self.add_default, self.drop, self.move, self.rename_column, self.longer, self.wider, self.nullable, self.virtual, self.add_index,
+            self.drop_index, self.rename_index, self.ignored, self.default, self.force, self.charset, self.copied, self.write, self.write, self.write,
+        ]  # fmt: skip
+        return self.random.choice(kinds)("t")
+
+
+def test_random_alters_agree_with_innodb(twin, request):
+    asked = request.config.getoption("--random-seed")
+    rounds = request.config.getoption("--random-rounds") or (100 if request.config.getoption("--long") else 3)
+    first = asked if asked is not None else random.SystemRandom().randrange(1 << 30)
+    for seed in range(first, first + (1 if asked is not None else rounds)):
+        print(f"replay: build/venv/bin/python -m pytest tests/sql/test_instant_alter.py -k random --random-seed {seed}")
+        draw = random.Random(seed)
+        maker = Maker(draw)
+        for side, engine in ((twin.under_test, twin.under_test.engine), (twin.oracle, "InnoDB")):
+            alter_storm.create_tables(side.main.connection, side.name, engine)
+        for _ in range(40):
+            statement = maker.statement()
+            answers = [side.run(statement) for side in (twin.under_test, twin.oracle)]
+            assert (answers[0].error is None) == (answers[1].error is None), f"seed {seed}, {statement}: {answers}"
+            twin.history.append(statement)
+            twin.same_table("t")
+            same_definition(twin)
+            healthy(twin.under_test)
+
+
+@pytest.mark.pbxt_only
+def test_the_table_is_the_old_or_the_new_one_after_a_kill(own_server, engine, request):
+    rounds = request.config.getoption("--crash-rounds") or (50 if request.config.getoption("--long") else 4)
+    asked = request.config.getoption("--random-seed")
+    seed = asked if asked is not None else random.SystemRandom().randrange(1 << 30)
+    server = own_server()
+    storm = alter_storm.Storm(server, engine, random.Random(seed))
+    where = f"replay: build/venv/bin/python -m pytest tests/sql/test_instant_alter.py -k kill --crash-rounds {rounds} --random-seed {seed}"
+    for number in range(1, rounds + 1):
+        alter_storm.check_round(storm, number, where)
+    assert not storm.nothing_is_left()
