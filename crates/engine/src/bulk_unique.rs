@@ -2,18 +2,20 @@
 //!
 //! Why it exists: a load claims all its keys at once by publishing its runs; this is the probe that follows. Key by key it would
 //! take a look-up each; two sorted streams are walked side by side instead, and where one is far ahead the other one jumps.
-//! Rules: X15, T20. Twins inside the load were found when its run was built (bulk_writer).
+//! Rules: X15, T20, L12. Twins inside the load were found when its run was built (bulk_writer).
 //! Latches and I/O: none held; reads runs.
 
 use crate::bulk_ingest::without_run;
 use crate::bulk_writer::Loaded;
+use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::homing::{Standing, standing_of};
 use crate::session::Session;
 use crate::table::Table;
 use crate::unique::Probe;
 use pbxt_base::checksum::xxh3;
 use pbxt_base::{RowId, TxnId};
-use pbxt_index::{MergedCursor, RunCursor, SeekPos};
+use pbxt_index::{IndexParts, MergedCursor, RunCursor, SeekPos};
 use roaring::RoaringTreemap;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -45,6 +47,17 @@ pub(crate) enum Met {
     },
 }
 
+impl Database {
+    /// Leaves out the runs of loads that were rolled back (rule L12): they stay in the index until a checkpoint has passed them, and
+    /// each of their keys would be looked up in vain.
+    fn forget_dead_runs(&self, parts: &mut IndexParts) {
+        let horizon = self.txns.horizon();
+        let guard = crossbeam_epoch::pin();
+        let is_dead = |(txn, lsn)| standing_of(self, txn, lsn, horizon, &guard) == Standing::Dead;
+        parts.runs.retain(|run| !run.tag.is_some_and(is_dead));
+    }
+}
+
 impl Session {
     /// Probes the published runs of all unique indexes.
     pub(crate) fn probe_load(&mut self, table: &Arc<Table>, loaded: &Loaded) -> Result<Met> {
@@ -68,7 +81,9 @@ impl Session {
         unclaimed: &RoaringTreemap,
     ) -> Result<Met> {
         let run = &loaded.runs[number];
-        let others = Arc::new(without_run(&table.indexes[number].parts(), run));
+        let mut others = without_run(&table.indexes[number].parts(), run);
+        self.db.forget_dead_runs(&mut others);
+        let others = Arc::new(others);
         if others.entries() == 0 {
             return Ok(Met::Nothing);
         }
@@ -116,7 +131,7 @@ impl Session {
         &mut self,
         table: &Arc<Table>,
         index: usize,
-        others: &Arc<pbxt_index::IndexParts>,
+        others: &Arc<IndexParts>,
         key: &[u8],
         row: RowId,
     ) -> Result<Met> {

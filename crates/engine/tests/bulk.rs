@@ -277,6 +277,27 @@ fn a_duplicate_of_another_row_is_found_wherever_that_is() {
 }
 
 #[test]
+fn a_load_does_not_look_into_what_was_rolled_back() {
+    let mut bench = Bench::new();
+    load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("a load");
+    bench.client.session.rollback().expect("a rollback");
+    // Whoever reads an entry of it from here on fails.
+    let names = bench.disk.list().expect("a list of files");
+    for name in names.iter().filter(|name| name.contains("meta")) {
+        let bytes = bench.disk.content(name).expect("there").len() as u64;
+        for sector in (0..bytes).step_by(512) {
+            bench.disk.make_unreadable(name, sector).expect("there");
+        }
+    }
+    load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("L12: a load of the same keys");
+    bench.client.session.commit().expect("a commit");
+    assert_eq!(
+        bench.client.count(&bench.table).expect("a count"),
+        u64::from(MANY)
+    );
+}
+
+#[test]
 fn a_load_waits_for_the_transaction_that_has_one_of_its_keys() {
     let mut bench = Bench::new();
     let mut other = bench.other(2);
