@@ -226,6 +226,12 @@ void choose_weights(CHARSET_INFO* collation, uint32_t length, bool is_prefix, bo
   part->weight_len = weights->fixed_length;
 }
 
+size_t weights_max(const PartWeights& part, uint32_t length) {
+  if (part.form == WeightForm::kFixed) return part.fixed_length;
+  if (part.form != WeightForm::kSequence) return SIZE_MAX;
+  return part.collation->coll->strnxfrmlen(part.collation, length) + kSlack;
+}
+
 size_t collation_weights(const void* part_context, const uint8_t* source, size_t length, uint8_t* target,
                          size_t capacity) {
   const PartWeights& part = *static_cast<const PartWeights*>(part_context);

@@ -29,6 +29,9 @@ struct PartWeights {
 void choose_weights(CHARSET_INFO* collation, uint32_t length, bool is_prefix, bool is_char,
                     PartWeights* weights, pbxt_key_part* part);
 
+/* No value of a whole column of `length` bytes has longer weights; SIZE_MAX if no limit is known. */
+size_t weights_max(const PartWeights& part, uint32_t length);
+
 /* The engine's callback (pbxt_host.weights). */
 size_t collation_weights(const void* part, const uint8_t* source, size_t length, uint8_t* target,
                          size_t capacity);

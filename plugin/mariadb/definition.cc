@@ -52,10 +52,11 @@ void set_kind(const Field* field, pbxt_column* column) {
   }
 }
 
-/* Which part of a UNIQUE over long values is stored: the hidden hash column. The list begins with the hashed
-   columns or with the hash itself, depending on who asks. */
+/* The parts that are stored: those declared, and behind them those that the server takes from the primary
+   key. Of a UNIQUE over long values the hidden hash column is stored; the list begins with the hashed columns
+   or with the hash itself, depending on who asks. */
 const KEY_PART_INFO* first_stored_part(const KEY& key, uint* count) {
-  *count = key.user_defined_key_parts;
+  *count = key.ext_key_parts;
   if (key.algorithm != HA_KEY_ALG_LONG_HASH) return key.key_part;
   const KEY_PART_INFO* part = key.key_part;
   while (!(part->field->flags & LONG_UNIQUE_HASH_FIELD)) part++;
@@ -193,11 +194,43 @@ void Definition::add_indexes(const TABLE* table) {
     index.unique = (key.flags & HA_NOSAME) != 0 && key.algorithm != HA_KEY_ALG_LONG_HASH;
     index.primary = i == table->s->primary_key;
     index.part_count = count;
+    index.extension_count = count > key.user_defined_key_parts ? count - key.user_defined_key_parts : 0;
     index.parts = parts_.data() + parts_.size();
     for (uint j = 0; j < count; j++) add_part(table, part[j]);
     indexes_.push_back(index);
   }
   for (size_t i = 0; i < parts_.size(); i++) parts_[i].ctx = &weights_[i];
+}
+
+size_t Definition::image_bytes_max(uint index) const {
+  const pbxt_index& described = indexes_[index];
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < described.part_count; i++) {
+    const pbxt_key_part& part = described.parts[i];
+    if (part.is_prefix) return SIZE_MAX;
+    size_t weights =
+        part.collation ? weights_max(*static_cast<const PartWeights*>(part.ctx), part.length) : 0;
+    if (weights == SIZE_MAX) return SIZE_MAX;
+    size_t chunk = part.pad_len ? 8 / part.pad_len * part.pad_len : 0;
+    bytes += part.nullable ? 1 : 0;
+    switch (part.encoding) {
+      case PBXT_KEY_VARBINARY:
+        bytes += 2 * part.length + 2;  // each zero byte takes two
+        break;
+      case PBXT_KEY_HOST_NOPAD:
+        bytes += 2 * weights + 2;
+        break;
+      case PBXT_KEY_HOST_PAD:
+        bytes += (weights / chunk + 1) * (chunk + 1);  // a byte behind each chunk
+        break;
+      case PBXT_KEY_HOST_FIXED:
+        bytes += part.weight_len;
+        break;
+      default:
+        bytes += part.length;
+    }
+  }
+  return bytes;
 }
 
 void Definition::build(const TABLE* table, const char* name) noexcept {

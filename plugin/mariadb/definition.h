@@ -33,6 +33,10 @@ class Definition {
   /* Compares by a collation, not by bytes. */
   static bool has_collation(const Field* field);
 
+  /* No image of a key of the index has more bytes; SIZE_MAX where no limit is known, or the index has
+     prefixes of columns. */
+  size_t image_bytes_max(uint index) const;
+
   pbxt_table_def def{};
 
  private:

@@ -50,12 +50,14 @@ handler::Table_flags ha_pbxt::table_flags() const {
                       HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ |
                       HA_CAN_TABLES_WITHOUT_ROLLBACK | HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE |
                       HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS | HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE |
-                      HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY | HA_CAN_TABLE_CONDITION_PUSHDOWN | HA_HAS_RECORDS;
+                      HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY | HA_CAN_TABLE_CONDITION_PUSHDOWN |
+                      HA_HAS_RECORDS | HA_PRIMARY_KEY_IN_READ_INDEX | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
   return flags;
 }
 
 ulong ha_pbxt::index_flags(uint index, uint, bool) const {
   ulong flags = HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE;
+  if (open_table_ && !open_table_->extended_keys().gives_reference_order(index)) flags |= HA_KEY_SCAN_NOT_ROR;
   if (!table_share || !table_share->key_info || !table_share->field) return flags | HA_KEYREAD_ONLY;
   const KEY& key = table_share->key_info[index];
   for (uint i = 0; i < key.user_defined_key_parts; i++)
@@ -129,6 +131,8 @@ int ha_pbxt::open(const char* name, int, uint) noexcept {
   if (int error = open_cursor()) return error;
   stats.block_size = kBlockSize;
   key_used_on_scan = MAX_KEY;
+  open_table_->extended_keys().correct(table);
+  ref_length = open_table_->extended_keys().order_bytes() + sizeof(uint64_t);
   if (table->vfield) forbid_index_only_reads_of_virtual_columns();
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
 }
@@ -300,7 +304,7 @@ void ha_pbxt::read_key_statistics() {
   uint64_t rows[MAX_REF_PARTS];
   for (uint i = 0; i < table->s->keys; i++) {
     KEY& key = table->key_info[i];
-    uint parts = key.user_defined_key_parts;
+    uint parts = key.ext_key_parts;
     if (!key.rec_per_key || parts > MAX_REF_PARTS) continue;
     std::fill_n(rows, parts, 0);
     if (pbxt_rows_per_key(open_table_->core(), i, rows, parts) != PBXT_OK) continue;
@@ -321,11 +325,10 @@ int ha_pbxt::info(uint flag) {
   return 0;
 }
 
-/* HA_WHOLE_KEY has all bits set, more than there are parts. */
+/* HA_WHOLE_KEY has all bits set and means the declared parts: whoever says so has copied no others. */
 uint ha_pbxt::parts_in(uint index, key_part_map map) const {
-  uint count = my_count_bits(map);
-  uint parts = table->key_info[index].user_defined_key_parts;
-  return count < parts ? count : parts;
+  const KEY& key = table->key_info[index];
+  return map == HA_WHOLE_KEY ? key.user_defined_key_parts : std::min(my_count_bits(map), key.ext_key_parts);
 }
 
 double ha_pbxt::scan_time() {

@@ -66,6 +66,7 @@ class ha_pbxt final : public handler {
   int rnd_end() override;
   void position(const uchar* record) override;
   int rnd_pos(uchar* record, uchar* position) override;
+  int rnd_pos_by_record(uchar* record) override;
   int index_init(uint index, bool sorted) override;
   int index_end() override;
   int index_read_map(uchar* record, const uchar* key, key_part_map parts, ha_rkey_function mode) override;
@@ -125,6 +126,7 @@ class ha_pbxt final : public handler {
   void close_cursor();
   int use_current_generation();
   void forbid_index_only_reads_of_virtual_columns();
+  void put_reference(uchar* reference, uint64_t row_id) const;
   int bind(THD* thd, thr_lock_type lock_type);
   void unbind();
   int read_newest(bool on);

@@ -2,8 +2,9 @@
  * ha_pbxt_read.cc: table scans, index reads and reads by row reference.
  *
  * A scan starts at its first read, not at rnd_init or index_init, because the server may still change the
- * list of wanted columns in between. A row reference is the engine's row id, 8 bytes big-endian, so that
- * references compare like row ids.
+ * list of wanted columns in between. A row reference is the row's primary key in a form that compares as
+ * bytes, filled up with zeros, and the engine's row id, 8 bytes big-endian: references compare as rows come
+ * under one key of an extended index. Only the row id is used to find the row again.
  */
 #include "error_map.h"
 #include "ha_pbxt.h"
@@ -112,15 +113,37 @@ int ha_pbxt::rnd_next(uchar* record) {
   return found(pbxt_scan_next(cursor_, record), HA_ERR_END_OF_FILE);
 }
 
-void ha_pbxt::position(const uchar*) {
-  mi_int8store(ref, pbxt_cursor_row_id(cursor_));
+void ha_pbxt::put_reference(uchar* reference, uint64_t row_id) const {
+  mi_int8store(reference + ref_length - sizeof(uint64_t), row_id);
+}
+
+/* The server has asked for the columns of the primary key, where it wants references. */
+void ha_pbxt::position(const uchar* record) {
+  if (uint order_bytes = open_table_->extended_keys().order_bytes()) {
+    memset(ref, 0, order_bytes);
+    pbxt_cursor_key(cursor_, table->s->primary_key, record, ref, order_bytes);
+  }
+  put_reference(ref, pbxt_cursor_row_id(cursor_));
+}
+
+/* Row-based replication has the primary key and no reference. */
+int ha_pbxt::rnd_pos_by_record(uchar* record) {
+  const KEY& key = table->key_info[table->s->primary_key];
+  std::string tuple(key.key_length, '\0');
+  uchar* begin = reinterpret_cast<uchar*>(&tuple[0]);
+  key_copy(begin, record, &key, key.key_length);
+  int error = index_init(table->s->primary_key, false);
+  if (!error) error = index_read_map(record, begin, HA_WHOLE_KEY, HA_READ_KEY_EXACT);
+  int end_error = index_end();
+  return error ? error : end_error;
 }
 
 int ha_pbxt::rnd_pos(uchar* record, uchar* position) {
   if (unlikely(columns_changed_))
     if (int error = choose_columns()) return error;
   prepare_record(record);
-  return found(pbxt_fetch(cursor_, mi_uint8korr(position), record), HA_ERR_KEY_NOT_FOUND);
+  return found(pbxt_fetch(cursor_, mi_uint8korr(position + ref_length - sizeof(uint64_t)), record),
+               HA_ERR_KEY_NOT_FOUND);
 }
 
 /* ---- index reads ---- */
@@ -165,8 +188,11 @@ int ha_pbxt::index_read_map(uchar* record, const uchar* key, key_part_map map, h
   if (!key) return index_first(record);
   pbxt_seek how;
   if (!seek_mode(mode, &how)) return HA_ERR_UNSUPPORTED;
-  seek_length_ = calculate_key_len(table, active_index, key, map);
-  return seek(record, key, parts_in(active_index, map), how);
+  uint parts = parts_in(active_index, map);
+  const KEY_PART_INFO* part = table->key_info[active_index].key_part;
+  seek_length_ = 0;
+  for (uint i = 0; i < parts; i++) seek_length_ += part[i].store_length;
+  return seek(record, key, parts, how);
 }
 
 int ha_pbxt::index_read_last_map(uchar* record, const uchar* key, key_part_map map) {
@@ -219,7 +245,7 @@ int ha_pbxt::index_next_same(uchar* record, const uchar* key, uint key_length) {
  */
 bool ha_pbxt::has_whole_columns(uint index) const {
   const KEY& key = table->key_info[index];
-  for (uint i = 0; i < key.user_defined_key_parts; i++) {
+  for (uint i = 0; i < key.ext_key_parts; i++) {
     const Field* field = table->field[key.key_part[i].fieldnr - 1];
     if (!field->stored_in_db() || key.key_part[i].length < field->key_length()) return false;
     if (field->flags & BLOB_FLAG) return false;
@@ -237,7 +263,7 @@ Item* ha_pbxt::idx_cond_push(uint index, Item* condition) {
 
 void ha_pbxt::move_key_columns(my_ptrdiff_t distance) {
   const KEY& key = table->key_info[active_index];
-  for (uint i = 0; i < key.user_defined_key_parts; i++) key.key_part[i].field->move_field_offset(distance);
+  for (uint i = 0; i < key.ext_key_parts; i++) key.key_part[i].field->move_field_offset(distance);
 }
 
 /* The server evaluates the condition where columns are, which is its first record buffer: they are moved for

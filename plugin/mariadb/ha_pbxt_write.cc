@@ -17,7 +17,10 @@ int ha_pbxt::key_duplicated() {
   uint64_t row_id = 0;
   pbxt_cursor_duplicate(cursor_, &index, &row_id);
   duplicate_index_ = index;
-  if (dup_ref) mi_int8store(dup_ref, row_id);
+  if (dup_ref) {
+    memset(dup_ref, 0, ref_length);
+    put_reference(dup_ref, row_id);
+  }
   return HA_ERR_FOUND_DUPP_KEY;
 }
 

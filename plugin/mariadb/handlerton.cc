@@ -153,7 +153,7 @@ void install_transaction_hooks(handlerton* hton) {
 
 void install_table_hooks(handlerton* hton) {
   hton->db_type = DB_TYPE_PBXT;
-  hton->flags = HTON_REQUIRES_CLOSE_AFTER_TRUNCATE | HTON_SUPPORTS_FOREIGN_KEYS;
+  hton->flags = HTON_REQUIRES_CLOSE_AFTER_TRUNCATE | HTON_SUPPORTS_FOREIGN_KEYS | HTON_SUPPORTS_EXTENDED_KEYS;
   hton->create = create_handler;
   hton->drop_table = drop_table_by_path;
   hton->drop_database = drop_database;

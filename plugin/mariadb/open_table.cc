@@ -10,7 +10,8 @@ namespace pbxt {
 pbxt_status OpenTable::open(const TABLE* table, const char* name) {
   definition_.build(table, name);
   note_reset_bytes(table);
-  return pbxt_table_open(db, &definition_.def, &core_);
+  pbxt_status status = pbxt_table_open(db, &definition_.def, &core_);
+  return status == PBXT_OK ? extended_keys_.learn(table, definition_, core_) : status;
 }
 
 /* Lets every nullable column of fixed length reset itself in a record of its own and keeps what it wrote. */

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "definition.h"
+#include "extended_keys.h"
 
 namespace pbxt {
 
@@ -20,6 +21,7 @@ class OpenTable {
 
   pbxt_status open(const TABLE* table, const char* name);
   pbxt_table* core() const { return core_; }
+  const ExtendedKeys& extended_keys() const { return extended_keys_; }
 
   /* Columns that are NULL get the bytes the server's own set_null() leaves in them: it compares whole records
      to find out whether an update changes anything, and its zero of a DECIMAL or DATETIME is not made of zero
@@ -40,6 +42,7 @@ class OpenTable {
   std::vector<ResetBytes> resets_; /* nullable columns whose bytes while NULL are not all zero */
   std::vector<uchar> reset_record_;
   Definition definition_; /* the engine keeps pointers to its key part contexts */
+  ExtendedKeys extended_keys_;
   pbxt_table* core_ = nullptr;
 };
 

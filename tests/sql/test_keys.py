@@ -183,6 +183,22 @@ def test_long_unique_values_are_unique_over_their_whole_length(twin):
     twin.same_table("t", "n, MD5(v)")
 
 
+@pytest.mark.parametrize("rows", [20, 3000])
+def test_reads_of_an_index_both_ways_show_the_newest_spelling(twin, rows):
+    """Rules X11, X25: the key stays, what it loses does not; from the tree alone and from a run below it."""
+    twin.ok("CREATE TABLE t (n INT PRIMARY KEY, c VARCHAR(20) CHARACTER SET latin1, v INT, UNIQUE KEY (c))")
+    twin.ok(f"INSERT INTO t SELECT seq, CONCAT('Name', seq), 0 FROM seq_1_to_{rows}")
+    twin.ok("UPDATE t SET c = LOWER(c) WHERE n MOD 3 = 0")
+    twin.ok("BEGIN")
+    twin.ok("UPDATE t SET c = UPPER(c) WHERE n MOD 5 = 0")
+    for direction in ("", "DESC"):
+        twin.run(f"SELECT HEX(c) FROM t FORCE INDEX (c) ORDER BY c {direction}")
+    twin.ok("ROLLBACK")
+    for direction in ("", "DESC"):
+        twin.run(f"SELECT HEX(c) FROM t FORCE INDEX (c) ORDER BY c {direction}")
+    twin.run("SELECT HEX(MAX(c)), HEX(MIN(c)) FROM t")
+
+
 def test_a_table_without_any_key_and_one_with_only_secondary_keys(twin):
     twin.ok("CREATE TABLE t (a INT, b VARCHAR(10)) ENGINE={engine}")
     twin.ok("CREATE TABLE s (a INT, b VARCHAR(10), KEY (a), KEY (b, a)) ENGINE={engine}")

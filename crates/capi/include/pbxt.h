@@ -396,6 +396,7 @@ typedef struct pbxt_index {
   uint8_t primary;
   uint32_t part_count;
   const pbxt_key_part* parts;
+  uint32_t extension_count; /* of the parts, the last ones: columns of the primary key that were not declared */
 } pbxt_index;
 
 typedef enum pbxt_fk_action { /* SQL:2016 part 2, 15.17 */
@@ -512,6 +513,9 @@ uint64_t pbxt_foreign_key_changes(pbxt_db* db);
  * otherwise). */
 pbxt_status pbxt_table_open(pbxt_db* db, const pbxt_table_def* def, pbxt_table** table);
 void pbxt_table_close(pbxt_table* table);
+/* Parts that an index has, those of its extension included. A table opened may have been made without
+ * extensions, or with some that `def` does not ask for: what it has counts. */
+pbxt_status pbxt_index_parts(const pbxt_table* table, uint32_t index, uint32_t* out);
 
 typedef struct pbxt_table_info {
   uint64_t rows_estimate; /* committed rows now */
@@ -656,6 +660,10 @@ pbxt_status pbxt_cursor_judge(pbxt_cursor* cursor, pbxt_judge judge, void* ctx);
 pbxt_status pbxt_index_judge_entries(pbxt_cursor* cursor);
 
 uint64_t pbxt_cursor_row_id(const pbxt_cursor* cursor); /* of the row last read or inserted; 0 in a load */
+/* Writes the key of `record` in an index, as bytes that compare as keys do, and at most cap of them. The record
+ * needs the columns of the index only. */
+pbxt_status pbxt_cursor_key(pbxt_cursor* cursor, uint32_t index, const uint8_t* record, uint8_t* out,
+                            size_t cap);
 pbxt_status pbxt_fetch(pbxt_cursor* cursor, uint64_t row_id,
                        uint8_t* record); /* by row id: what the cursor's mode can see; own changes included */
 void pbxt_unlock_row(

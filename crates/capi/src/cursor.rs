@@ -469,6 +469,28 @@ pub unsafe extern "C" fn pbxt_cursor_row_id(handle: *const PbxtCursor) -> u64 {
 
 /// See the header.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_cursor_key(
+    handle: *mut PbxtCursor,
+    index: u32,
+    record: *const u8,
+    out: *mut u8,
+    cap: usize,
+) -> Status {
+    call(|| {
+        // SAFETY: a valid handle, and a record of the table.
+        let cursor = unsafe { cursor(handle)? };
+        // SAFETY: as above.
+        let record = unsafe { host_record(record, cursor.record_bytes) };
+        let key = cursor.cursor.key_of(index as usize, record)?;
+        let bytes = key.len().min(cap);
+        // SAFETY: the caller's room for `cap` bytes.
+        unsafe { std::ptr::copy_nonoverlapping(key.as_ptr(), out, bytes) };
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_fetch(handle: *mut PbxtCursor, row_id: u64, record: *mut u8) -> Status {
     call(|| {
         // SAFETY: a valid handle with its session, and a record buffer of the table.

@@ -59,6 +59,7 @@ pub struct PbxtIndex {
     pub primary: u8,
     pub part_count: u32,
     pub parts: *const PbxtKeyPart,
+    pub extension_count: u32,
 }
 
 /// `pbxt_table_def`.
@@ -284,15 +285,9 @@ unsafe fn host_index(index: &PbxtIndex) -> Result<HostIndex> {
     let contexts = parts.iter().map(|part| part.ctx.expose_provenance()).collect();
     let parts = parts.iter().map(key_part).collect::<Result<Vec<_>>>()?;
     // What weights lose stands beside them, so that the index alone can answer for its columns.
-    let loses = |part: &KeyPart| {
-        matches!(
-            part.encoding,
-            KeyEncoding::F32 | KeyEncoding::F64 | KeyEncoding::Host { .. }
-        )
-    };
-    let unpack = parts.iter().any(loses);
+    let unpack = parts.iter().any(|part| part.encoding.loses());
     Ok(HostIndex {
-        spec: KeySpec::new(parts, unpack)?,
+        spec: KeySpec::new(parts, unpack)?.with_extension(index.extension_count as usize)?,
         contexts,
     })
 }

@@ -204,6 +204,18 @@ pub unsafe extern "C" fn pbxt_table_close(table: *mut PbxtTable) {
     });
 }
 
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_index_parts(handle: *const PbxtTable, index: u32, out: *mut u32) -> Status {
+    call(|| {
+        // SAFETY: a valid handle.
+        let parts = unsafe { table(handle)? }.host.part_count(index as usize)?;
+        // SAFETY: a place of the caller.
+        unsafe { *out = parts as u32 };
+        Ok(())
+    })
+}
+
 /// `pbxt_table_info`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -136,6 +136,7 @@ impl Alteration {
         };
         let (parts, parts_before) = (index.spec.parts(), before.spec.parts());
         let is_same = parts.len() == parts_before.len()
+            && index.spec.declared().len() == before.spec.declared().len()
             && index.spec.unpack() == before.spec.unpack()
             && index.unique == before.unique
             && parts.iter().zip(parts_before).all(same_part);

@@ -392,8 +392,9 @@ impl BulkWriter {
         );
         let mut merged = MergedSource::new(sources);
         let codec = self.table.def().compression.base();
-        let mut builder =
-            RunBuilder::new(&self.db.store, index.def.id, Some(tag), codec).with_filter(index.def.unique);
+        let mut builder = RunBuilder::new(&self.db.store, index.def.id, Some(tag), codec)
+            .with_filter(index.def.unique)
+            .with_suffix(index.def.spec.suffix_bytes());
         let mut unclaimed = RoaringTreemap::new();
         let mut claimed = Claimed::default();
         while let Some(entry) = merged.entry() {

@@ -108,7 +108,9 @@ impl<'a> Shared<'a> {
                 .insert(PieceWriter::create(&db.store, SegmentClass::Meta)?),
         };
         let codec = table.def().compression.upper();
-        let mut out = RunBuilder::into_section(file, index.def.id, None, codec).with_filter(index.def.unique);
+        let mut out = RunBuilder::into_section(file, index.def.id, None, codec)
+            .with_filter(index.def.unique)
+            .with_suffix(index.def.spec.suffix_bytes());
         let (has_late, swept) = merge(db, moment, table, parts, &mut out)?;
         let section = out.finish_section()?;
         self.built.push(Built {
@@ -170,7 +172,9 @@ fn write_own<'a>(
     parts: &IndexParts,
 ) -> Result<Built<'a>> {
     let codec = table.def().compression.upper();
-    let mut out = RunBuilder::new(&db.store, index.def.id, None, codec).with_filter(index.def.unique);
+    let mut out = RunBuilder::new(&db.store, index.def.id, None, codec)
+        .with_filter(index.def.unique)
+        .with_suffix(index.def.spec.suffix_bytes());
     let (has_late, swept) = merge(db, moment, table, parts, &mut out)?;
     Ok(Built {
         table,

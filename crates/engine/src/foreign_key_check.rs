@@ -79,7 +79,11 @@ pub(crate) fn fit(key: &ForeignKey, child: &TableDef, parent: &TableDef) -> Reas
     // The parent's key first if it is one, then the index with the fewest parts beyond the constraint's.
     fitting.sort_by_key(|&(ours, theirs)| {
         let (ours, theirs) = (&child.indexes[ours], &parent.indexes[theirs]);
-        (theirs.spec.parts().len(), !theirs.unique, ours.spec.parts().len())
+        (
+            theirs.spec.declared().len(),
+            !theirs.unique,
+            ours.spec.declared().len(),
+        )
     });
     let Some(&(child_index, parent_index)) = fitting.first() else {
         return Err(format!(
@@ -130,7 +134,8 @@ fn check_types(ours: &RecordColumn, theirs: &RecordColumn, parent: &str) -> Reas
 /// Positions of the indexes that begin with these columns, whole, in this order.
 fn leading(table: &TableDef, columns: &[usize]) -> Vec<usize> {
     let begins = |index: &IndexDef| {
-        let parts = index.spec.parts();
+        // What the primary key lends (rule X40) is not what the index was declared for.
+        let parts = index.spec.declared();
         parts.len() >= columns.len()
             && parts
                 .iter()
@@ -164,7 +169,7 @@ fn compare_alike(
     part: usize,
 ) -> bool {
     let place = |(record, index): (&HostRecordDef, &IndexDef)| -> Option<(KeyPart, HostKind)> {
-        let part = *index.spec.parts().get(part)?;
+        let part = *index.spec.declared().get(part)?;
         Some((part, record.columns.get(usize::from(part.column))?.place.kind))
     };
     let (Some((ours, our_kind)), Some((theirs, their_kind))) = (place(ours), place(theirs)) else {

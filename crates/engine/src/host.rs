@@ -31,11 +31,14 @@ use std::sync::Arc;
 
 #[path = "host_foreign.rs"]
 mod foreign;
+#[path = "host_index.rs"]
+mod index;
 #[path = "host_judge.rs"]
 mod judge;
 #[path = "host_values.rs"]
 mod values;
 use foreign::Foreign;
+pub use index::HostIndex;
 pub use judge::EntryJudge;
 use judge::Judging;
 use values::{Met, RowValues};
@@ -56,14 +59,6 @@ impl TableHost for pbxt_rows::NoWeigher {}
 
 /// The host of a database.
 pub type SharedHost = Arc<dyn TableHost + Send + Sync>;
-
-/// One index as the host sees it when it opens a table.
-pub struct HostIndex {
-    /// Must equal the stored one.
-    pub spec: KeySpec,
-    /// Contexts of the parts for the weigher.
-    pub contexts: Vec<usize>,
-}
 
 /// A table opened with a host's record layout.
 pub struct HostTable {
@@ -87,7 +82,7 @@ impl std::fmt::Debug for HostTable {
 }
 
 impl HostTable {
-    /// Opens a table; layout and indexes must be those it was created with.
+    /// Opens a table; layout and indexes must be those it was created with, but for the extensions of indexes (rule X47).
     pub fn open(
         db: &Arc<Database>,
         name: &str,
@@ -107,17 +102,20 @@ impl HostTable {
                 "its stored columns are not those of the host's definition",
             ));
         }
-        if indexes.len() != def.indexes.len()
-            || indexes
-                .iter()
-                .zip(&def.indexes)
-                .any(|(given, stored)| given.spec != stored.spec)
-        {
+        let given = indexes.iter().zip(&def.indexes);
+        let fitted: Option<Vec<HostIndex>> = (indexes.len() == def.indexes.len())
+            .then(|| {
+                given
+                    .map(|(given, stored)| given.fitted_to(&stored.spec, indexes))
+                    .collect()
+            })
+            .flatten();
+        let Some(fitted) = fitted else {
             return Err(changed(
                 "its stored indexes are not those of the host's definition",
             ));
-        }
-        Self::build(db, table, layout, indexes, weigher)
+        };
+        Self::build(db, table, layout, &fitted, weigher)
     }
 
     /// Opens a table by what the catalog knows of its records, for changes that no host asks for.
@@ -195,6 +193,11 @@ impl HostTable {
         let maker = self.maker(index)?;
         maker.key_from_search_tuple(tuple, parts, &*self.weigher, out)?;
         Ok(())
+    }
+
+    /// Parts of an index, those of its extension included.
+    pub fn part_count(&self, index: usize) -> Result<usize> {
+        Ok(self.maker(index)?.part_count())
     }
 
     /// Bytes of a search tuple of the first `parts` parts.

@@ -571,6 +571,12 @@ impl Cursor {
         if counts(is_dead, sign) {
             scan.events.push(event_of(&session.db, stamp, sign));
         }
+        // The newest entry that counts for this reader has the spelling: backwards it is met first.
+        let is_present = |event: Option<&IndexEvent>| {
+            decide_events(&self.view.viewer, event.copied()) == EventDecision::Present
+        };
+        let mut is_newest =
+            !scan.forward && sign == Sign::Entry && with_unpack && is_present(scan.events.last());
         while let Some(next) = scan.entries.peek() {
             if next.row() != scan.group_row || next.key() != scan.group_key {
                 break;
@@ -578,12 +584,11 @@ impl Cursor {
             if counts(next.is_dead(), next.sign()) {
                 scan.events
                     .push(event_of(&session.db, stamp_of(next), next.sign()));
-                if with_unpack && next.sign() == Sign::Entry {
-                    let decides = decide_events(&self.view.viewer, scan.events.last().copied());
-                    if decides == EventDecision::Present {
-                        scan.group_unpack.clear();
-                        scan.group_unpack.extend_from_slice(next.unpack());
-                    }
+                let may_be_newest = with_unpack && next.sign() == Sign::Entry && !is_newest;
+                if may_be_newest && is_present(scan.events.last()) {
+                    scan.group_unpack.clear();
+                    scan.group_unpack.extend_from_slice(next.unpack());
+                    is_newest = !scan.forward;
                 }
             }
             scan.entries.advance()?;

@@ -133,8 +133,10 @@ impl Database {
         let mut writer = PieceWriter::create(&self.store, SegmentClass::Meta)?;
         let mut sections = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let builder = RunBuilder::into_section(&mut writer, job.index().def.id, None, job.codec());
-            let mut builder = builder.with_filter(job.index().def.unique);
+            let def = &job.index().def;
+            let mut builder = RunBuilder::into_section(&mut writer, def.id, None, job.codec())
+                .with_filter(def.unique)
+                .with_suffix(def.spec.suffix_bytes());
             job.merge(self, &SeekPos::START, None, u64::MAX, &mut builder)?;
             sections.push(builder.finish_section()?);
         }
@@ -422,8 +424,9 @@ impl LargeJob {
         };
         let until = cuts.get(self.cuts_passed).map(Vec::as_slice);
         let index = self.job.index();
-        let builder = RunBuilder::into_section(writer, index.def.id, None, self.job.codec());
-        let mut builder = builder.with_filter(index.def.unique);
+        let mut builder = RunBuilder::into_section(writer, index.def.id, None, self.job.codec())
+            .with_filter(index.def.unique)
+            .with_suffix(index.def.spec.suffix_bytes());
         let stop = self.job.merge(db, &from, until, PIECE_BYTES, &mut builder)?;
         let section = builder.finish_section()?;
         self.sections.extend(section);

@@ -33,6 +33,7 @@ mod run_cursor;
 mod run_decode;
 mod run_encode;
 mod run_estimate;
+mod run_suffix;
 mod sample;
 mod search;
 mod seek;

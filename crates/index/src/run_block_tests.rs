@@ -14,7 +14,12 @@ use crate::run_encode::{BlockWriter, Item};
 type Entry = (Vec<u8>, u64, u64, Sign, u64, Vec<u8>);
 
 fn encode(entries: &[Entry], level: Option<i32>) -> Vec<u8> {
+    encode_with_suffix(entries, level, 0)
+}
+
+fn encode_with_suffix(entries: &[Entry], level: Option<i32>, suffix_bytes: usize) -> Vec<u8> {
     let mut writer = BlockWriter::default();
+    writer.suffix_bytes = suffix_bytes;
     for (key, row, lsn, sign, txn, unpack) in entries {
         writer.push(&Item {
             key,
@@ -148,6 +153,76 @@ fn golden_run_block_with_every_column() {
     assert_eq!(entries_of(&back), entries);
 }
 
+#[test]
+fn golden_run_block_with_suffixes() {
+    let entry = |head: &[u8], id: u64, row| settled(&[head, &be(0x8000_0000 + id, 4)].concat(), row);
+    let entries = vec![entry(b"ab", 5, 5), entry(b"ab", 7, 7), entry(b"b", 6, 6)];
+    let bytes = encode_with_suffix(&entries, None, 4);
+    let expected = [
+        "5000",         // suffixes, repeats; row ids plain
+        "0302",         // 3 entries, 2 keys but for their suffixes
+        "020100",       // one more of the first
+        "020201",       // lengths 2 and 1
+        "0000",         // nothing shared
+        "0300616262",   // 3 bytes of text, not compressed
+        "050006",       // first row id 5, then 6
+        "0002",         // 7 is 2 behind 5
+        "048080808010", // suffixes of 4 bytes, row ids rise; the first suffix is 2^31 above its row id
+        "0000",         // the first suffix of the other key is as far above
+        "000000",       // so is the suffix that begins no key: off row ids, all 0
+    ];
+    assert_eq!(hex(&bytes), expected.concat());
+    let back = RunBlock::decode(&bytes, None).expect("golden bytes");
+    assert_eq!(entries_of(&back), entries);
+}
+
+#[test]
+fn golden_run_block_with_suffixes_against_the_order_of_row_ids() {
+    let entries = vec![settled(b"k\x01", 9), settled(b"k\x02", 3)];
+    let bytes = encode_with_suffix(&entries, None, 1);
+    let expected = [
+        "700002",   // suffixes, repeats, keys as numbers; row ids plain; 2 entries
+        "010001",   // 1 key, 1 more
+        "016b02",   // the key, and no steps
+        "0902000b", // row id 9, no others, then 3: zigzag(-6)
+        "110f",     // suffixes of 1 byte, row ids fall; zigzag(1 - 9)
+        "02",       // no other key
+        "00000e",   // off row ids: zigzag((2 - 3) - (1 - 9))
+    ];
+    assert_eq!(hex(&bytes), expected.concat());
+    let back = RunBlock::decode(&bytes, None).expect("golden bytes");
+    assert_eq!(entries_of(&back), entries);
+}
+
+#[test]
+fn a_primary_key_that_rises_with_row_ids_takes_next_to_nothing() {
+    // 40 names, 20 rows each at random; primary keys without gaps, and with one of ten missing.
+    for step in [1_u64, 10] {
+        let row = |name: u64, at: u64| 1 + at * 50_000 + (name * 7919 + at * 31) % 50_000;
+        let id = |row: u64| 0x8000_0000 + if step == 1 { row } else { row + row / 10 };
+        let mut entries: Vec<Entry> = (0..800)
+            .map(|number| (format!("name{:05}", number / 20), row(number / 20, number % 20)))
+            .map(|(name, row)| settled(&[name.as_bytes(), &be(id(row), 4)].concat(), row))
+            .collect();
+        entries.sort();
+        let bare: Vec<Entry> = entries
+            .iter()
+            .map(|entry| settled(&entry.0[..9], entry.1))
+            .collect();
+        let bytes = encode_with_suffix(&entries, Some(1), 4);
+        assert_eq!(
+            entries_of(&RunBlock::decode(&bytes, None).expect("just encoded")),
+            entries
+        );
+        let extra = bytes.len() - encode(&bare, Some(1)).len();
+        let most = if step == 1 { 20 } else { 800 * 2 };
+        assert!(
+            extra <= most,
+            "{extra} bytes for 800 primary keys, one of {step} missing"
+        );
+    }
+}
+
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         3 => vec(prop_oneof![Just(0_u8), Just(1), Just(255)], 0..5),
@@ -199,6 +274,19 @@ proptest! {
     }
 
     #[test]
+    fn blocks_with_suffixes_come_back(mut entries in entries(), suffix in 1_usize..=8, compress: bool) {
+        for entry in &mut entries {
+            // Primary keys that are the row ids, follow them, have nothing to do with them, or are zero.
+            let id = [entry.1, entry.1 * 3 + 7, entry.1.wrapping_mul(0x9E37_79B9_7F4A_7C15), 0][suffix % 4];
+            entry.0.extend(be(id, suffix));
+        }
+        entries.sort();
+        let bytes = encode_with_suffix(&entries, (compress && !cfg!(miri)).then_some(1), suffix);
+        let block = RunBlock::decode(&bytes, None).expect("just encoded");
+        prop_assert_eq!(entries_of(&block), entries);
+    }
+
+    #[test]
     fn a_tagged_block_gives_every_entry_the_tag(entries in entries()) {
         let bare: Vec<Entry> = entries.into_iter().map(|entry| settled(&entry.0, entry.1)).collect();
         let tag = (TxnId::new(77), Lsn::new(4096));
@@ -233,8 +321,10 @@ proptest! {
         at in any::<prop::sample::Index>(),
         byte: u8,
         cut in any::<prop::sample::Index>(),
+        with_suffixes: bool,
     ) {
-        let mut bytes = encode(&entries, None);
+        let suffix = if with_suffixes { entries.iter().map(|entry| entry.0.len()).min().unwrap_or(0).min(8) } else { 0 };
+        let mut bytes = encode_with_suffix(&entries, None, suffix);
         let cut = cut.index(bytes.len());
         prop_assert!(RunBlock::decode(&bytes[..cut], None).is_err(), "a block that ends early is damaged");
         let at = at.index(bytes.len());

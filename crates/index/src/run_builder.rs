@@ -151,6 +151,13 @@ impl<'w> RunBuilder<'w> {
         self
     }
 
+    /// How many bytes at the end of every key blocks keep apart, 0 to 8 (rule X43).
+    pub fn with_suffix(mut self, bytes: usize) -> Self {
+        invariant!(bytes <= 8, "X43: a suffix has at most 8 bytes");
+        self.block.suffix_bytes = bytes;
+        self
+    }
+
     /// Ends pieces at another size than [`PIECE_BYTES_MAX`].
     pub fn with_piece_bytes(mut self, bytes: u64) -> Self {
         self.piece_bytes_max = bytes;

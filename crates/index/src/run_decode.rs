@@ -17,10 +17,11 @@ use zstd::bulk::Decompressor;
 use crate::columns::{self, damaged, unzigzag};
 use crate::entry::{KEY_AT, KEY_BYTES_MAX, NewEntry, ROW_BITS, Sign};
 use crate::run_encode::{
-    Alignment, BLOCK_BYTES, COLUMNS_KNOWN, HAS_LSN, HAS_REPEATS, HAS_SIGN, HAS_TXN, HAS_UNPACK,
+    Alignment, BLOCK_BYTES, COLUMNS_KNOWN, HAS_LSN, HAS_REPEATS, HAS_SIGN, HAS_SUFFIXES, HAS_TXN, HAS_UNPACK,
     KEYS_ARE_NUMBERS, ROWS_OFF_KEY_4, ROWS_OFF_KEY_8, ROWS_STEPS, STREAM_PLAIN, STREAM_ZSTD, UNPACK_NUMBERS,
     UNPACK_OFF_KEY, UNPACK_TEXT, tail_number,
 };
+use crate::run_suffix::{SuffixWalk, Suffixes};
 
 /// A full block and one entry of the largest size.
 pub(crate) const DECODED_BYTES_MAX: usize = BLOCK_BYTES + 2 * KEY_BYTES_MAX + 64;
@@ -39,6 +40,7 @@ pub(crate) struct Columns<'a> {
     /// First row ids of the second and all further keys, in their form.
     other_rows: Vec<u64>,
     next_rows: Vec<u64>,
+    suffixes: Option<Suffixes>,
     lsns: Option<Vec<u64>>,
     txns: Option<Vec<u64>>,
     signs: Option<Vec<u64>>,
@@ -76,8 +78,19 @@ impl<'a> Columns<'a> {
         let keys = Keys::read(reader, key_count, has & KEYS_ARE_NUMBERS != 0)?;
         let first_row = reader.varint()?;
         let other_rows = columns::get(reader, key_count - 1)?;
-        let mut column =
-            |bit: u8, count: usize| (has & bit != 0).then(|| columns::get(reader, count)).transpose();
+        let next_rows = if has & HAS_REPEATS != 0 {
+            columns::get(reader, entries - key_count)?
+        } else {
+            Vec::new()
+        };
+        let suffixes = (has & HAS_SUFFIXES != 0)
+            .then(|| Suffixes::read(reader, entries, key_count))
+            .transpose()?;
+        let mut column = |bit: u8| {
+            (has & bit != 0)
+                .then(|| columns::get(reader, entries))
+                .transpose()
+        };
         Columns {
             entries,
             repeats,
@@ -86,10 +99,11 @@ impl<'a> Columns<'a> {
             row_form,
             first_row,
             other_rows,
-            next_rows: column(HAS_REPEATS, entries - key_count)?.unwrap_or_default(),
-            lsns: column(HAS_LSN, entries)?,
-            txns: column(HAS_TXN, entries)?,
-            signs: column(HAS_SIGN, entries)?,
+            next_rows,
+            suffixes,
+            lsns: column(HAS_LSN)?,
+            txns: column(HAS_TXN)?,
+            signs: column(HAS_SIGN)?,
             unpack_lens: None,
             unpack: Vec::new(),
             off_key: None,
@@ -137,8 +151,9 @@ impl<'a> Columns<'a> {
         let mut sum = 0_u64;
         let mut unpack_sum = 0_u64;
         let mut entry = 0;
+        let suffix_bytes = self.suffix_bytes() as u64;
         for key in 0..self.key_count {
-            let key_len = self.keys.len_of(key);
+            let key_len = self.keys.len_of(key).saturating_add(suffix_bytes);
             for _ in 0..=self.repeats_of(key) {
                 let unpack_len = self.unpack_lens.as_ref().map_or(0, |lens| lens[entry]);
                 if key_len > KEY_BYTES_MAX as u64 || unpack_len > KEY_BYTES_MAX as u64 {
@@ -165,6 +180,10 @@ impl<'a> Columns<'a> {
         Ok(sum as usize)
     }
 
+    fn suffix_bytes(&self) -> usize {
+        self.suffixes.as_ref().map_or(0, |suffixes| suffixes.bytes)
+    }
+
     fn repeats_of(&self, key: usize) -> u64 {
         self.repeats.as_ref().map_or(0, |repeats| repeats[key])
     }
@@ -181,18 +200,22 @@ impl<'a> Columns<'a> {
         let mut next_rows = self.next_rows.iter();
         let (mut key, mut text_at) = (Vec::new(), 0);
         let (mut first_row, mut entry) = (0, 0);
-        let mut restored = Vec::new();
+        let (mut restored, mut walk) = (Vec::new(), SuffixWalk::default());
         for number in 0..self.key_count {
             if !self.keys.step(number, &mut key, &mut text_at) {
                 let found = format!("key {number} that does not fit");
                 return Err(damaged(reader, "keys made of the ones before", &found));
             }
+            let bare = key.len();
             first_row = self.first_row_of(number, &key, first_row);
             let mut row = first_row;
             for repeat in 0..=self.repeats_of(number) {
                 if repeat > 0 {
                     let step = next_rows.next().copied().unwrap_or_default();
-                    row = row.wrapping_add(step);
+                    row = match &self.suffixes {
+                        Some(suffixes) => suffixes.next_row(row, step),
+                        None => row.wrapping_add(step),
+                    };
                 }
                 if row >> ROW_BITS != 0 {
                     return Err(damaged(reader, "row ids of 48 bits", &row.to_string()));
@@ -202,15 +225,17 @@ impl<'a> Columns<'a> {
                 let own = match self.off_key {
                     None => own,
                     Some(alignment) => {
-                        let back = |(at, byte): (usize, &u8)| byte.wrapping_add(alignment.like_of(&key, at));
+                        let back =
+                            |(at, byte): (usize, &u8)| byte.wrapping_add(alignment.like_of(&key[..bare], at));
                         restored.clear();
                         restored.extend(own.iter().enumerate().map(back));
                         &restored
                     }
                 };
-                let stamp = || (at(&self.txns, entry), at(&self.lsns, entry));
+                let begins = (repeat == 0).then_some(number);
+                self.set_suffix(reader, &mut key, bare, &mut walk, (begins, row))?;
                 let (txn, lsn) = tag.unwrap_or_else(|| {
-                    let (txn, lsn) = stamp();
+                    let (txn, lsn) = (at(&self.txns, entry), at(&self.lsns, entry));
                     (TxnId::new(txn.unwrap_or(0)), Lsn::new(lsn.unwrap_or(0)))
                 });
                 let is_anti = at(&self.signs, entry) == Some(Sign::Anti as u64);
@@ -224,7 +249,30 @@ impl<'a> Columns<'a> {
                 });
                 entry += 1;
             }
+            key.truncate(bare);
         }
+        Ok(())
+    }
+
+    /// Puts the suffix of the next entry behind the first `bare` bytes of its key.
+    fn set_suffix(
+        &self,
+        reader: &Reader<'_>,
+        key: &mut Vec<u8>,
+        bare: usize,
+        walk: &mut SuffixWalk,
+        (begins, row): (Option<usize>, u64),
+    ) -> Result<()> {
+        let Some(suffixes) = &self.suffixes else {
+            return Ok(());
+        };
+        let Some(suffix) = suffixes.next(walk, begins, row) else {
+            let expected = format!("a suffix of {} bytes", suffixes.bytes);
+            return Err(damaged(reader, &expected, "a greater number"));
+        };
+        key.truncate(bare);
+        let shifts = (0..suffixes.bytes as u32).rev().map(|place| 8 * place);
+        key.extend(shifts.map(|shift| (suffix >> shift) as u8));
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //!                   both wastes a byte per entry. Here numbers go to columns and only text goes to the compressor.
 //! Format / state:   `docs/indexes.md`, run blocks.
 //! Rules:            X1 entries come in order, X30 one encoder and one decoder, X31 stamps are there only if some entry
-//!                   has one, and never in a tagged run.
+//!                   has one, and never in a tagged run, X43 suffixes of keys stand apart.
 //! Latches and I/O:  none.
 
 use std::cmp::Ordering as Order;
@@ -16,6 +16,7 @@ use zstd::bulk::Compressor;
 
 use crate::columns::{self, zigzag};
 use crate::entry::{KEY_AT, Sign};
+use crate::run_suffix;
 
 /// Bytes of decoded entries at which a block is full. Larger ones take a little less on disk, and much longer to probe.
 pub(crate) const BLOCK_BYTES: usize = 32 << 10;
@@ -26,7 +27,9 @@ pub(crate) const HAS_SIGN: u8 = 4;
 pub(crate) const HAS_UNPACK: u8 = 8;
 pub(crate) const HAS_REPEATS: u8 = 16;
 pub(crate) const KEYS_ARE_NUMBERS: u8 = 32;
-pub(crate) const COLUMNS_KNOWN: u8 = 63;
+/// The last bytes of all keys are kept apart; what is called key in the other columns is what stands before them.
+pub(crate) const HAS_SUFFIXES: u8 = 64;
+pub(crate) const COLUMNS_KNOWN: u8 = 127;
 
 /// Row ids of the first entries of all keys: as they are, ...
 pub(crate) const ROWS_PLAIN: u8 = 0;
@@ -84,10 +87,16 @@ pub(crate) struct Item<'a> {
 pub(crate) struct BlockWriter {
     /// Decoded bytes at which the block is full.
     pub(crate) full_at: usize,
-    /// Distinct keys back to back, their ends, and the number of entries of each.
+    /// Bytes at the end of every key that are kept apart, 0 to 8.
+    pub(crate) suffix_bytes: usize,
+    /// Distinct keys without their suffixes back to back, their ends, and the number of entries of each.
     keys: Vec<u8>,
     key_ends: Vec<usize>,
     repeats: Vec<u64>,
+    /// The suffix of each entry's key.
+    suffixes: Vec<u64>,
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
     rows: Vec<u64>,
     lsns: Vec<u64>,
     txns: Vec<u64>,
@@ -123,9 +132,13 @@ impl Default for BlockWriter {
     fn default() -> BlockWriter {
         BlockWriter {
             full_at: BLOCK_BYTES,
+            suffix_bytes: 0,
             keys: Vec::new(),
             key_ends: Vec::new(),
             repeats: Vec::new(),
+            suffixes: Vec::new(),
+            first_key: Vec::new(),
+            last_key: Vec::new(),
             rows: Vec::new(),
             lsns: Vec::new(),
             txns: Vec::new(),
@@ -147,17 +160,16 @@ impl BlockWriter {
         self.decoded_bytes >= self.full_at
     }
 
+    /// Whole, as `last_key` is.
     pub(crate) fn first_key(&self) -> &[u8] {
-        self.key(0)
+        &self.first_key
     }
 
     pub(crate) fn last_key(&self) -> &[u8] {
-        self.key_ends
-            .len()
-            .checked_sub(1)
-            .map_or(&[], |last| self.key(last))
+        &self.last_key
     }
 
+    /// A distinct key without its suffix.
     fn key(&self, index: usize) -> &[u8] {
         let from = index.checked_sub(1).map_or(0, |before| self.key_ends[before]);
         &self.keys[from..self.key_ends[index]]
@@ -183,13 +195,25 @@ impl BlockWriter {
     }
 
     pub(crate) fn push(&mut self, item: &Item<'_>) {
-        if self.len() > 0 && self.last_key() == item.key {
-            *self.repeats.last_mut().expect("X30: a key has an entry") += 1;
-        } else {
-            self.keys.extend_from_slice(item.key);
-            self.key_ends.push(self.keys.len());
-            self.repeats.push(0);
+        invariant!(
+            item.key.len() >= self.suffix_bytes,
+            "X43: a key has more bytes than its suffix"
+        );
+        let (key, suffix) = item.key.split_at(item.key.len() - self.suffix_bytes);
+        if self.len() == 0 {
+            self.first_key.extend_from_slice(item.key);
         }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(item.key);
+        match self.key_ends.len().checked_sub(1) {
+            Some(last) if self.key(last) == key => self.repeats[last] += 1,
+            _ => {
+                self.keys.extend_from_slice(key);
+                self.key_ends.push(self.keys.len());
+                self.repeats.push(0);
+            }
+        }
+        self.suffixes.push(tail_number(suffix, 8));
         self.rows.push(item.row.raw());
         self.lsns.push(item.lsn.raw());
         self.txns.push(item.txn.raw());
@@ -214,8 +238,7 @@ impl BlockWriter {
         }
         match steps {
             Some(steps) => {
-                put_varint(out, self.first_key().len() as u64);
-                out.extend_from_slice(self.first_key());
+                push_bytes(out, self.key(0));
                 columns::put(out, &steps);
             }
             None => self.put_keys(level, out),
@@ -224,6 +247,9 @@ impl BlockWriter {
         columns::put(out, &others);
         if has & HAS_REPEATS != 0 {
             columns::put(out, &self.next_rows());
+        }
+        if has & HAS_SUFFIXES != 0 {
+            run_suffix::put(out, self.suffix_bytes, &self.suffixes, &self.rows, &self.repeats);
         }
         self.put_stamps(has, out);
         if has & HAS_UNPACK != 0 {
@@ -319,6 +345,7 @@ impl BlockWriter {
         need(HAS_UNPACK, !self.unpack.is_empty());
         need(HAS_REPEATS, self.key_ends.len() < self.len());
         need(KEYS_ARE_NUMBERS, keys_are_numbers);
+        need(HAS_SUFFIXES, self.suffix_bytes > 0);
         has
     }
 
@@ -336,10 +363,10 @@ impl BlockWriter {
     /// Steps between keys read as numbers, less one each: if all keys have one length and differ in the last eight bytes
     /// only, and that is smaller than shared beginnings.
     fn number_steps(&self) -> Option<Vec<u64>> {
-        let first = self.first_key();
+        let (first, last) = (self.key(0), self.key(self.key_ends.len() - 1));
         let is_one_length = (0..self.key_ends.len()).all(|index| self.key(index).len() == first.len());
         let head = first.len().saturating_sub(8);
-        if !is_one_length || first.is_empty() || first[..head] != self.last_key()[..head] {
+        if !is_one_length || first.is_empty() || first[..head] != last[..head] {
             return None;
         }
         let mut before = tail_number(first, 8);
@@ -386,15 +413,14 @@ impl BlockWriter {
         self.repeats.iter().map(&mut first).collect()
     }
 
-    /// Row ids of all entries but the first of each key, as steps from the entry before.
+    /// Row ids of all entries but the first of each key, as steps from the entry before. Behind suffixes they need not rise.
     fn next_rows(&self) -> Vec<u64> {
         let mut steps = Vec::with_capacity(self.rows.len());
-        let mut at = 0;
-        for &repeats in &self.repeats {
-            let end = at + 1 + repeats as usize;
-            steps.extend(self.rows[at..end].windows(2).map(|pair| pair[1] - pair[0]));
-            at = end;
-        }
+        let rise = run_suffix::rows_rise(&self.rows, &self.repeats);
+        run_suffix::each_next(&self.repeats, |at| {
+            let step = self.rows[at].wrapping_sub(self.rows[at - 1]);
+            steps.push(if rise { step } else { zigzag(step) });
+        });
         steps
     }
 
@@ -424,6 +450,9 @@ impl BlockWriter {
             keys,
             key_ends,
             repeats,
+            suffixes,
+            first_key,
+            last_key,
             rows,
             lsns,
             txns,
@@ -433,11 +462,13 @@ impl BlockWriter {
             decoded_bytes,
             packer: _,
             full_at: _,
+            suffix_bytes: _,
         } = self;
-        keys.clear();
         key_ends.clear();
-        unpack.clear();
-        for column in [repeats, rows, lsns, txns, signs, unpack_lens] {
+        for bytes in [keys, first_key, last_key, unpack] {
+            bytes.clear();
+        }
+        for column in [repeats, suffixes, rows, lsns, txns, signs, unpack_lens] {
             column.clear();
         }
         *decoded_bytes = 0;

@@ -5,7 +5,7 @@
 //! Format / state:   docs/format-rows.md#key-specification; the images themselves: #key-images.
 //! Rules:            X20: the image of the first k parts is a byte prefix of the image of all. X21: images of different
 //!                   values never are prefixes of each other within a part. X22: NULL sorts before every value, and after
-//!                   every value in a descending part.
+//!                   every value in a descending part. X40: behind the declared parts may stand those of the primary key.
 //! After a crash:    comes back with the catalog.
 
 use crate::error::{Error, Result};
@@ -14,7 +14,11 @@ use crate::schema::{ColumnKind, Schema};
 use pbxt_base::codec::{push_u16, push_u32};
 
 const IMAGE: &str = "key specification";
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// Of an index without an extension: does not say how many parts were declared.
+const FORMAT_ALL_DECLARED: u8 = 1;
+/// Bytes of the ends of keys that a run keeps as numbers, at most.
+const SUFFIX_BYTES_MAX: usize = 8;
 /// Most parts of an index.
 const PARTS_MAX: usize = 64;
 
@@ -58,6 +62,21 @@ pub enum KeyEncoding {
     },
 }
 
+impl KeyEncoding {
+    /// True if the image of a value may lack something of it, which unpack information then has.
+    pub fn loses(self) -> bool {
+        matches!(self, Self::F32 | Self::F64 | Self::Host { .. })
+    }
+
+    /// Bytes of the image of a value of this length, if all values have as many.
+    fn fixed_bytes(self, length: u32) -> Option<usize> {
+        match self {
+            Self::Uint | Self::Int | Self::F32 | Self::F64 | Self::Raw => Some(length as usize),
+            Self::VarBinary | Self::Host { .. } => None,
+        }
+    }
+}
+
 /// One part of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyPart {
@@ -79,6 +98,8 @@ pub struct KeyPart {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     parts: Vec<KeyPart>,
+    /// Of them, how many the index was declared with; the others are its extension.
+    declared: usize,
     unpack: bool,
 }
 
@@ -97,12 +118,67 @@ impl KeySpec {
         for (number, part) in parts.iter().enumerate() {
             part.check().map_err(|why| Error::BadKey { part: number, why })?;
         }
-        Ok(Self { parts, unpack })
+        let declared = parts.len();
+        Ok(Self {
+            parts,
+            declared,
+            unpack,
+        })
     }
 
-    /// The parts in order.
+    /// Says that the last `count` parts were not declared: they are columns of the primary key (rule X40).
+    ///
+    /// # Errors
+    /// `BadKey` if no part would be left, or for one that a primary key cannot lend: a prefix, or one that may be NULL.
+    pub fn with_extension(mut self, count: usize) -> Result<Self> {
+        let bad = |part, why| Err(Error::BadKey { part, why });
+        let Some(declared) = self.parts.len().checked_sub(count).filter(|&left| left > 0) else {
+            return bad(self.parts.len(), "an extended index has parts of its own");
+        };
+        for (number, part) in self.parts.iter().enumerate().skip(declared) {
+            if part.prefix || part.nullable {
+                return bad(
+                    number,
+                    "an index is extended by whole columns that are never NULL",
+                );
+            }
+        }
+        self.declared = declared;
+        Ok(self)
+    }
+
+    /// The parts in order, those of the extension last.
     pub fn parts(&self) -> &[KeyPart] {
         &self.parts
+    }
+
+    /// The parts without the extension.
+    pub fn declared(&self) -> &[KeyPart] {
+        &self.parts[..self.declared]
+    }
+
+    /// True if the primary key's columns stand behind the declared ones.
+    pub fn is_extended(&self) -> bool {
+        self.declared < self.parts.len()
+    }
+
+    /// The index as it would be without an extension.
+    #[must_use]
+    pub fn bare(&self) -> Self {
+        let parts = self.declared().to_vec();
+        Self {
+            unpack: self.unpack && parts.iter().any(|part| part.encoding.loses()),
+            declared: parts.len(),
+            parts,
+        }
+    }
+
+    /// How many bytes at the end of every key are those of the extension's last parts of fixed length, at most 8; 0 if there are
+    /// none. Runs keep them apart (rule X43).
+    pub fn suffix_bytes(&self) -> usize {
+        let extension = self.parts[self.declared..].iter().rev();
+        let fixed = extension.map_while(|part| part.encoding.fixed_bytes(part.length));
+        fixed.sum::<usize>().min(SUFFIX_BYTES_MAX)
     }
 
     /// True if entries keep unpack information.
@@ -144,7 +220,12 @@ impl KeySpec {
 
     /// Appends the catalog image (docs/format-rows.md#key-specification).
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[FORMAT, u8::from(self.unpack), self.parts.len() as u8]);
+        let count = self.parts.len() as u8;
+        if self.is_extended() {
+            out.extend_from_slice(&[FORMAT, u8::from(self.unpack), count, self.declared as u8]);
+        } else {
+            out.extend_from_slice(&[FORMAT_ALL_DECLARED, u8::from(self.unpack), count]);
+        }
         for part in &self.parts {
             push_u16(out, part.column);
             push_u32(out, part.length);
@@ -165,14 +246,26 @@ impl KeySpec {
     /// `Corrupt`, `WrongFormat`, or `BadKey` for parts no index could have.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = ImageReader::new(IMAGE, bytes);
-        reader.format(FORMAT)?;
+        let format = reader.u8()?;
+        if !(FORMAT_ALL_DECLARED..=FORMAT).contains(&format) {
+            return Err(Error::WrongFormat {
+                image: IMAGE,
+                found: format,
+                expected: FORMAT,
+            });
+        }
+        let is_extended = format == FORMAT;
         let unpack = reader.flag()?;
         let count = reader.u8()?;
+        let declared = if is_extended { reader.u8()? } else { count };
+        if declared > count {
+            return Err(reader.corrupt("at most as many declared parts as parts", declared as u64));
+        }
         let parts = (0..count)
             .map(|_| decode_part(&mut reader))
             .collect::<Result<Vec<_>>>()?;
         reader.end()?;
-        Self::new(parts, unpack)
+        Self::new(parts, unpack)?.with_extension((count - declared) as usize)
     }
 }
 

@@ -234,6 +234,66 @@ fn a_key_specification_has_these_bytes() {
     assert_eq!(image, expected.concat());
 }
 
+#[test]
+fn a_key_specification_with_an_extension_has_these_bytes() {
+    let parts = vec![
+        part(2, 2, KeyEncoding::Uint),
+        part(0, 4, KeyEncoding::Int),
+        part(1, 1, KeyEncoding::Uint),
+    ];
+    let spec = KeySpec::new(parts.clone(), false).expect("parts that fit");
+    let extended = spec
+        .clone()
+        .with_extension(2)
+        .expect("two parts of a primary key");
+    let mut image = Vec::new();
+    extended.encode(&mut image);
+    let expected: &[&[u8]] = &[
+        &[2, 0, 3, 1], // format, no unpack information, parts, declared
+        &[2, 0, 2, 0, 0, 0, 0, 0],
+        &[0, 0, 4, 0, 0, 0, 0, 1],
+        &[1, 0, 1, 0, 0, 0, 0, 0],
+    ];
+    assert_eq!(image, expected.concat());
+    assert_eq!(KeySpec::decode(&image).expect("golden bytes"), extended);
+    assert_eq!((extended.declared(), extended.suffix_bytes()), (&parts[..1], 5));
+    assert_ne!(extended, spec, "an index without an extension is another one");
+    assert_eq!(
+        extended.bare(),
+        KeySpec::new(parts[..1].to_vec(), false).expect("a part")
+    );
+    assert_eq!(spec.bare(), spec);
+    for declared in [0, 4] {
+        image[3] = declared;
+        assert!(KeySpec::decode(&image).is_err(), "{declared} of 3 parts declared");
+    }
+}
+
+#[test]
+fn only_whole_columns_that_are_never_null_extend_an_index() {
+    let text = part(1, 9, KeyEncoding::VarBinary);
+    let lends = |last: KeyPart| {
+        KeySpec::new(vec![part(0, 4, KeyEncoding::Int), last], true)
+            .expect("parts")
+            .with_extension(1)
+    };
+    assert!(lends(KeyPart { prefix: true, ..text }).is_err());
+    assert!(
+        lends(KeyPart {
+            nullable: true,
+            ..text
+        })
+        .is_err()
+    );
+    assert_eq!(
+        lends(text).expect("a whole column").suffix_bytes(),
+        0,
+        "texts have no suffix of one length"
+    );
+    let spec = KeySpec::new(vec![text], false).expect("a part");
+    assert!(spec.with_extension(1).is_err(), "nothing declared is left");
+}
+
 /// Every byte is a character whose weight is its upper case, in units of as many bytes as the context says.
 struct UpperCase;
 

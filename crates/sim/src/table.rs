@@ -144,6 +144,13 @@ pub fn definition(name: &str) -> Result<TableDef> {
             spec: KeySpec::new(parts, false)?,
         })
     };
+    // Its last part is the primary key (rule X40), so its runs have suffixes.
+    let extended = |index: IndexDef| -> Result<IndexDef> {
+        Ok(IndexDef {
+            spec: index.spec.with_extension(1)?,
+            ..index
+        })
+    };
     Ok(TableDef {
         id: TableId::new(0),
         name: name.to_owned(),
@@ -151,11 +158,11 @@ pub fn definition(name: &str) -> Result<TableDef> {
         older: Vec::new(),
         indexes: vec![
             index("primary", true, vec![part(0, false, false)])?,
-            index(
+            extended(index(
                 "by_group",
                 false,
                 vec![part(1, true, true), part(0, false, false)],
-            )?,
+            )?)?,
             index("by_tag", true, vec![part(2, true, false)])?,
             index("by_name", false, vec![name_part()])?,
         ],

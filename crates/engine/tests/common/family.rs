@@ -93,7 +93,8 @@ impl Plan {
         HostLayout::new(nulls + 4 * self.columns, (0..self.columns).map(column).collect()).expect("a layout")
     }
 
-    fn spec(columns: &[usize]) -> KeySpec {
+    /// Behind the columns of an index that is not unique stands the primary key, if it is not among them (rule X40).
+    fn spec(columns: &[usize], unique: bool) -> KeySpec {
         let part = |column: &usize| KeyPart {
             column: *column as u16,
             length: 4,
@@ -102,7 +103,10 @@ impl Plan {
             descending: false,
             encoding: KeyEncoding::Uint,
         };
-        KeySpec::new(columns.iter().map(part).collect(), false).expect("parts")
+        let extension: &[usize] = if unique || columns.contains(&0) { &[] } else { &[0] };
+        let parts = columns.iter().chain(extension).map(part).collect();
+        let spec = KeySpec::new(parts, false).expect("parts");
+        spec.with_extension(extension.len()).expect("a part of its own")
     }
 
     pub(crate) fn definition(&self) -> TableDef {
@@ -112,7 +116,7 @@ impl Plan {
             primary: columns == [0] && unique,
             name,
             unique,
-            spec: Self::spec(columns),
+            spec: Self::spec(columns, unique),
         };
         let mut indexes = vec![index("primary".into(), &[0], true)];
         for (columns, unique) in &self.indexes {

@@ -101,9 +101,15 @@ pub(crate) fn push_all(out: &mut RunBuilder<'_>, events: &[Event]) {
     }
 }
 
-/// A run of events in order.
+/// Bytes that all keys have at their end, at most 8.
+fn suffix_of(events: &[Event]) -> usize {
+    let lengths = events.iter().map(|event| event.key.len());
+    lengths.min().unwrap_or(0).min(8)
+}
+
+/// A run of events in order, with suffixes wherever keys have room for them (rule X43).
 pub(crate) fn run_of(store: &Arc<SegmentStore>, events: &[Event]) -> Arc<Run> {
-    let mut out = builder(store, None);
+    let mut out = builder(store, None).with_suffix(suffix_of(events));
     push_all(&mut out, events);
     Arc::new(out.finish().expect("a run"))
 }
@@ -177,8 +183,13 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         })
 }
 
-/// Events in order, each once.
+/// Events in order, each once; in every second case behind their keys a counted primary key.
 pub(crate) fn sorted(mut events: Vec<Event>) -> Vec<Event> {
+    if events.len() % 2 == 1 {
+        for event in &mut events {
+            event.key.extend(int_key(event.row * 3));
+        }
+    }
     events.sort();
     events.dedup_by(|a, b| a.name() == b.name());
     events

@@ -1,0 +1,63 @@
+//! HostIndex: an index as the host describes it, brought together with the one that is stored.
+//!
+//! Why it exists: which columns of the primary key stand behind those of another index is decided when a table is made. A host that
+//! has learned since to extend its indexes, or one that was told to leave it, describes another extension than the table has.
+//! Rules: X47 what is stored decides; the declared parts have to be the same.
+
+use super::HostCursor;
+use crate::error::Result;
+use pbxt_rows::{HostRecord, KeyPart, KeySpec};
+
+/// One index as the host sees it when it opens a table.
+pub struct HostIndex {
+    /// Must equal the stored one, but for its extension.
+    pub spec: KeySpec,
+    /// Contexts of the parts for the weigher.
+    pub contexts: Vec<usize>,
+}
+
+impl HostIndex {
+    /// The index with the parts that are stored; `all` are those of the table. None if it is another index.
+    pub(crate) fn fitted_to(&self, stored: &KeySpec, all: &[Self]) -> Option<Self> {
+        let mut contexts = self.contexts.clone();
+        if self.spec.bare() == *stored {
+            contexts.truncate(stored.parts().len());
+        } else if self.spec == stored.bare() {
+            let extension = stored.parts().iter().skip(stored.declared().len());
+            let lent = extension
+                .map(|part| context_of(part, all))
+                .collect::<Option<Vec<_>>>()?;
+            contexts.extend(lent);
+        } else if self.spec != *stored {
+            return None;
+        }
+        Some(Self {
+            spec: stored.clone(),
+            contexts,
+        })
+    }
+}
+
+/// The context of a part that another index has as well: the primary key, whose part it is.
+fn context_of(part: &KeyPart, all: &[HostIndex]) -> Option<usize> {
+    let parts = all
+        .iter()
+        .flat_map(|index| index.spec.parts().iter().zip(&index.contexts));
+    parts
+        .into_iter()
+        .find(|(has, _)| *has == part)
+        .map(|(_, &context)| context)
+}
+
+impl HostCursor {
+    /// The key of a record in an index.
+    ///
+    /// # Errors
+    /// Those of making a key.
+    pub fn key_of(&mut self, index: usize, record: HostRecord<'_>) -> Result<&[u8]> {
+        self.scratch.clear();
+        let maker = self.host.maker(index)?;
+        maker.key_from_record(record, &*self.host.weigher, &mut self.scratch)?;
+        Ok(&self.scratch)
+    }
+}
