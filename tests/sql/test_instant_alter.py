@@ -1,6 +1,7 @@
 """ALTER TABLE without a copy: what is accepted, what is refused and why, and that every row is as after the same ALTER in InnoDB."""
 
 import random
+import re
 
 import alter_storm
 import pytest
@@ -45,7 +46,7 @@ def test_what_is_instant_gives_the_rows_of_innodb(twin, change):
     twin.oracle.ok(f"ALTER TABLE t {change}")
     twin.same_table("t")
     same_definition(twin)
-    twin.ok("INSERT INTO t (w, s) VALUES ('after', 12)")
+    twin.run("INSERT INTO t (w, s) VALUES ('after', 12)")
     twin.ok("UPDATE t SET w = CONCAT(w, '!') WHERE n % 13 = 1")
     twin.ok("DELETE FROM t WHERE n % 19 = 2")
     twin.same_table("t")
@@ -71,8 +72,13 @@ def same_definition(twin):
     twin.same(
         "SELECT index_name, seq_in_index, column_name, non_unique, sub_part, nullable, ignored FROM information_schema.statistics WHERE table_schema = DATABASE()"
     )
-    left, right = (side.rows("SHOW CREATE TABLE t")[0][1].replace(side.engine, "") for side in (twin.under_test, twin.oracle))
+    left, right = (shown(side) for side in (twin.under_test, twin.oracle))
     assert left == right
+
+
+def shown(side):
+    """SHOW CREATE TABLE without the engine, and without the next value, of which InnoDB hands out more at once."""
+    return re.sub(r" AUTO_INCREMENT=\d+", "", side.rows("SHOW CREATE TABLE t")[0][1].replace(f"ENGINE={side.engine}", ""))
 
 
 def healthy(session, name="t"):
