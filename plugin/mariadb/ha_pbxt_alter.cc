@@ -15,7 +15,8 @@
 namespace pbxt {
 namespace {
 
-/* Changes that may leave rows and keys as they are. */
+/* Changes that may leave rows and keys as they are. An index whose columns get longer is one that goes and one
+ * that comes to the server; which one really is new the engine finds out. */
 constexpr alter_table_operations kInstant =
     ALTER_CHANGE_COLUMN_DEFAULT | ALTER_COLUMN_NAME | ALTER_RENAME_COLUMN |
     ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_DROP_CHECK_CONSTRAINT | ALTER_CHANGE_INDEX_COMMENT |
@@ -24,7 +25,8 @@ constexpr alter_table_operations kInstant =
     ALTER_DROP_VIRTUAL_COLUMN | ALTER_DROP_STORED_COLUMN | ALTER_STORED_COLUMN_ORDER |
     ALTER_VIRTUAL_COLUMN_ORDER | ALTER_COLUMN_NULLABLE | ALTER_STORED_COLUMN_TYPE |
     ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX | ALTER_DROP_PK_INDEX |
-    ALTER_RENAME_INDEX | ALTER_COLUMN_INDEX_LENGTH | ALTER_INDEX_ORDER | ALTER_PARTITIONED;
+    ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX | ALTER_ADD_PK_INDEX | ALTER_RENAME_INDEX |
+    ALTER_COLUMN_INDEX_LENGTH | ALTER_INDEX_ORDER | ALTER_PARTITIONED;
 
 constexpr ulong kInstantOptions = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT | HA_CREATE_USED_MIN_ROWS |
                                   HA_CREATE_USED_MAX_ROWS | HA_CREATE_USED_AVG_ROW_LENGTH |
@@ -46,7 +48,7 @@ const std::string& name_of(const inplace_alter_handler_ctx* context) {
 const char* refuse_kind(const TABLE* altered, const Alter_inplace_info* info) {
   const HA_CREATE_INFO* create_info = info->create_info;
   if (info->handler_flags & ~kInstant)
-    return "PBXT would have to read, check or index the rows that are there: the table must be copied";
+    return "PBXT would have to read or check the rows that are there: the table must be copied";
   if (create_info->sequence || altered->versioned())
     return "PBXT keeps sequences and former rows in another form: the table must be copied";
   if ((info->handler_flags & ALTER_CHANGE_CREATE_OPTION) && (create_info->used_fields & ~kInstantOptions))
