@@ -84,7 +84,10 @@ impl Database {
         }
         self.check_new_constraints(&def, creation.replaces, creation.checks)?;
         let next_auto_increment = next_auto_increment.max(1);
-        let ts = self.log_ddl(&[CatalogOp::Put(Box::new(def.clone()), next_auto_increment)], Space::Spare)?;
+        let ts = self.log_ddl(
+            &[CatalogOp::Put(Box::new(def.clone()), next_auto_increment)],
+            Space::Spare,
+        )?;
         let table = Arc::new(Table::new(def, ts, next_auto_increment, 0));
         let mut tables = self.catalog.tables();
         tables.push(Arc::clone(&table));

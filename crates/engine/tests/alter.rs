@@ -92,7 +92,10 @@ fn columns_come_and_go_without_a_row_being_written() {
     bench.alter(lose(2));
     bench.alter(|shape| shape.columns.push(text(2, true)));
     let logged = bench.db.log().tail().raw() - tail.raw();
-    assert!(logged < 16 << 10, "AL1: four records of the catalog, {logged} bytes, not 1300 rows");
+    assert!(
+        logged < 16 << 10,
+        "AL1: four records of the catalog, {logged} bytes, not 1300 rows"
+    );
     assert_eq!(bench.table.versions().older().count(), 4);
     bench.look();
     bench.fill(1300..1400);

@@ -455,6 +455,10 @@ fn what_cannot_follow_is_refused() {
             .expect_err("no simple step");
         assert!(told.to_string().contains(why), "{before:?} to {now:?}: {told}");
     }
+}
+
+#[test]
+fn origins_that_give_no_row_are_refused() {
     let versions =
         Versions::new(single(1, ColumnKind::Var, false, Order::Unknown), Vec::new()).expect("one version");
     let next = |nullable| single(2, ColumnKind::Var, nullable, Order::Unknown);
