@@ -15,8 +15,8 @@
 namespace pbxt {
 namespace {
 
-/* Changes that may leave rows and keys as they are. An index whose columns get longer is one that goes and one
- * that comes to the server; which one really is new the engine finds out. */
+/* Changes that may leave rows and keys as they are. An index whose columns get longer is one that goes and
+ * one that comes to the server; which one really is new the engine finds out. */
 constexpr alter_table_operations kInstant =
     ALTER_CHANGE_COLUMN_DEFAULT | ALTER_COLUMN_NAME | ALTER_RENAME_COLUMN |
     ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_DROP_CHECK_CONSTRAINT | ALTER_CHANGE_INDEX_COMMENT |
