@@ -17,11 +17,14 @@ constexpr const char* kComputed =
     "PBXT adds a column at once only if its default is a constant: the table must be copied";
 constexpr const char* kChecked =
     "PBXT does not check rows that are there already: a new condition needs a copy of the table";
-constexpr const char* kOtherValues = "PBXT would have to change the values of a column: the table must be copied";
+constexpr const char* kOtherValues =
+    "PBXT would have to change the values of a column: the table must be copied";
 constexpr const char* kHashed =
-    "PBXT has a unique index over long values, whose hidden column depends on others: the table must be copied";
+    "PBXT has a unique index over long values, whose hidden column depends on others: the table must be "
+    "copied";
 constexpr const char* kGenerated =
-    "PBXT cannot tell whether stored or indexed generated columns keep their values: the table must be copied";
+    "PBXT cannot tell whether stored or indexed generated columns keep their values: the table must be "
+    "copied";
 constexpr const char* kPartitioned =
     "PBXT cannot tell whether rows stay in their partitions: the table must be copied";
 
@@ -50,15 +53,15 @@ bool is_longer_string(const Field* before, const Field* now) {
   if (before->charset() != now->charset() || before->real_type() != now->real_type()) return false;
   if (before->real_type() == MYSQL_TYPE_VARCHAR || Definition::is_char_column(before))
     return before->type_handler() == now->type_handler() && before->field_length <= now->field_length;
-  return before->real_type() == MYSQL_TYPE_BLOB && static_cast<const Field_blob*>(before)->pack_length_no_ptr() <=
-                                                       static_cast<const Field_blob*>(now)->pack_length_no_ptr();
+  return before->real_type() == MYSQL_TYPE_BLOB &&
+         static_cast<const Field_blob*>(before)->pack_length_no_ptr() <=
+             static_cast<const Field_blob*>(now)->pack_length_no_ptr();
 }
 
 /* Integers into which all values fit. */
 bool is_wider_integer(const Field* before, const Field* now) {
   return is_plain_integer(before) && is_plain_integer(now) && before->pack_length() < now->pack_length() &&
-         (before->is_unsigned() || !now->is_unsigned()) &&
-         !((before->flags | now->flags) & ZEROFILL_FLAG);
+         (before->is_unsigned() || !now->is_unsigned()) && !((before->flags | now->flags) & ZEROFILL_FLAG);
 }
 
 bool keeps_values(const Field* before, const Field* now) {
@@ -77,7 +80,8 @@ const char* refuse_added(const Field* field) {
   return is_computed ? kComputed : nullptr;
 }
 
-const char* refuse_kept(const Field* before, const Field* now, const Create_field* given, bool has_generated) {
+const char* refuse_kept(const Field* before, const Field* now, const Create_field* given,
+                        bool has_generated) {
   bool was_stored = before->stored_in_db();
   if (was_stored != now->stored_in_db() || (counts_up(now) && !counts_up(before))) return kOtherValues;
   if (now->check_constraint && (!before->check_constraint || given->change.str)) return kChecked;
@@ -133,7 +137,8 @@ void Alteration::find_indexes(const TABLE* before, const TABLE* altered, const A
   for (uint i = 0; i < altered->s->keys; i++) {
     const char* name = altered->key_info[i].name.str;
     for (const Alter_inplace_info::Rename_key_pair& pair : info->rename_keys)
-      if (my_strcasecmp(system_charset_info, pair.new_key->name.str, name) == 0) name = pair.old_key->name.str;
+      if (my_strcasecmp(system_charset_info, pair.new_key->name.str, name) == 0)
+        name = pair.old_key->name.str;
     int32_t found = -1;
     for (uint j = 0; j < before->s->keys; j++)
       if (my_strcasecmp(system_charset_info, before->key_info[j].name.str, name) == 0)
@@ -142,7 +147,8 @@ void Alteration::find_indexes(const TABLE* before, const TABLE* altered, const A
   }
 }
 
-const char* Alteration::find(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info) noexcept {
+const char* Alteration::find(const TABLE* before, const TABLE* altered,
+                             const Alter_inplace_info* info) noexcept {
   if (has_hashes(before) || has_hashes(altered)) {
     if (!has_same_columns(before, altered)) return kHashed;
     for (uint i = 0; i < altered->s->fields; i++) columns_.push_back(static_cast<int32_t>(i));

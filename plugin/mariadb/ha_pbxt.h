@@ -2,8 +2,9 @@
  * ha_pbxt.h: the handler: one use of one table by one connection at a time.
  *
  * The methods are spread over ha_pbxt.cc (life cycle, locks, statistics), ha_pbxt_read.cc, ha_pbxt_write.cc
- * ha_pbxt_ddl.cc and ha_pbxt_alter.cc. A handler has one cursor for its whole life. It is bound to the connection's session
- * once a statement; nothing on the path of a single row allocates, locks, or looks anything up.
+ * ha_pbxt_ddl.cc and ha_pbxt_alter.cc. A handler has one cursor for its whole life. It is bound to the
+ * connection's session once a statement; nothing on the path of a single row allocates, locks, or looks
+ * anything up.
  */
 #ifndef PBXT_PLUGIN_HA_PBXT_H
 #define PBXT_PLUGIN_HA_PBXT_H

@@ -1,10 +1,10 @@
 /*
  * ha_pbxt_alter.cc: ALTER TABLE without a copy.
  *
- * The engine reads rows that are there with the columns of now, so an ALTER of columns, or one that only takes
- * indexes away, is one record of its catalog (docs/alter.md). It is asked first: what it refuses, and what
- * would change values, goes the server's way of copying, whose rows are one ordinary transaction that the
- * server commits at the end of the copy.
+ * The engine reads rows that are there with the columns of now, so an ALTER of columns, or one that only
+ * takes indexes away, is one record of its catalog (docs/alter.md). It is asked first: what it refuses, and
+ * what would change values, goes the server's way of copying, whose rows are one ordinary transaction that
+ * the server commits at the end of the copy.
  */
 #include "alteration.h"
 #include "error_map.h"
@@ -15,14 +15,17 @@
 namespace pbxt {
 namespace {
 
-/* Changes that may leave rows and keys as they are. */
+/* Changes that may leave rows and keys as they are. An index whose columns get longer is one that goes and
+ * one that comes to the server; which one really is new the engine finds out. */
 constexpr alter_table_operations kInstant =
-    ALTER_CHANGE_COLUMN_DEFAULT | ALTER_COLUMN_NAME | ALTER_RENAME_COLUMN | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE |
-    ALTER_DROP_CHECK_CONSTRAINT | ALTER_CHANGE_INDEX_COMMENT | ALTER_INDEX_IGNORABILITY | ALTER_RENAME |
-    ALTER_CHANGE_COLUMN | ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_FOREIGN_KEY | ALTER_ADD_VIRTUAL_COLUMN |
-    ALTER_ADD_STORED_BASE_COLUMN | ALTER_DROP_VIRTUAL_COLUMN | ALTER_DROP_STORED_COLUMN |
-    ALTER_STORED_COLUMN_ORDER | ALTER_VIRTUAL_COLUMN_ORDER | ALTER_COLUMN_NULLABLE | ALTER_STORED_COLUMN_TYPE |
-    ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX | ALTER_DROP_PK_INDEX | ALTER_RENAME_INDEX |
+    ALTER_CHANGE_COLUMN_DEFAULT | ALTER_COLUMN_NAME | ALTER_RENAME_COLUMN |
+    ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_DROP_CHECK_CONSTRAINT | ALTER_CHANGE_INDEX_COMMENT |
+    ALTER_INDEX_IGNORABILITY | ALTER_RENAME | ALTER_CHANGE_COLUMN | ALTER_CHANGE_CREATE_OPTION |
+    ALTER_DROP_FOREIGN_KEY | ALTER_ADD_VIRTUAL_COLUMN | ALTER_ADD_STORED_BASE_COLUMN |
+    ALTER_DROP_VIRTUAL_COLUMN | ALTER_DROP_STORED_COLUMN | ALTER_STORED_COLUMN_ORDER |
+    ALTER_VIRTUAL_COLUMN_ORDER | ALTER_COLUMN_NULLABLE | ALTER_STORED_COLUMN_TYPE |
+    ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX | ALTER_DROP_PK_INDEX |
+    ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX | ALTER_ADD_PK_INDEX | ALTER_RENAME_INDEX |
     ALTER_COLUMN_INDEX_LENGTH | ALTER_INDEX_ORDER | ALTER_PARTITIONED;
 
 constexpr ulong kInstantOptions = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT | HA_CREATE_USED_MIN_ROWS |
@@ -45,7 +48,7 @@ const std::string& name_of(const inplace_alter_handler_ctx* context) {
 const char* refuse_kind(const TABLE* altered, const Alter_inplace_info* info) {
   const HA_CREATE_INFO* create_info = info->create_info;
   if (info->handler_flags & ~kInstant)
-    return "PBXT would have to read, check or index the rows that are there: the table must be copied";
+    return "PBXT would have to read or check the rows that are there: the table must be copied";
   if (create_info->sequence || altered->versioned())
     return "PBXT keeps sequences and former rows in another form: the table must be copied";
   if ((info->handler_flags & ALTER_CHANGE_CREATE_OPTION) && (create_info->used_fields & ~kInstantOptions))
@@ -63,7 +66,8 @@ enum_alter_inplace_result ha_pbxt::check_if_supported_inplace_alter(TABLE* alter
   info->unsupported_reason = refuse_kind(altered, info);
   if (info->unsupported_reason) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   // A lower next value needs the largest one in the table, which the copy finds.
-  if ((info->handler_flags & ALTER_CHANGE_CREATE_OPTION) && (create_info->used_fields & HA_CREATE_USED_AUTO)) {
+  if ((info->handler_flags & ALTER_CHANGE_CREATE_OPTION) &&
+      (create_info->used_fields & HA_CREATE_USED_AUTO)) {
     ha_pbxt::info(HA_STATUS_AUTO);
     if (create_info->auto_increment_value < stats.auto_increment_value) {
       info->unsupported_reason = "PBXT would have to look for the largest value: the table must be copied";

@@ -58,7 +58,7 @@ typedef enum pbxt_status {
   PBXT_NO_REFERENCED_ROW = 28, /* foreign key: no such parent */
   PBXT_BAD_FOREIGN_KEY = 29,   /* definition refused: the text names constraint, column and reason */
   PBXT_FOREIGN_KEY_NAME_TAKEN = 30, /* definition refused: the text names constraint and who has its name */
-  PBXT_NEEDS_COPY = 31,    /* an ALTER that needs rows or indexes written anew: the text says why */
+  PBXT_NEEDS_COPY = 31,             /* an ALTER that needs rows or indexes written anew: the text says why */
   PBXT_UNSERIALIZABLE = 26 /* fits into no serial order: rolled back whole; after pbxt_commit it is over */
 } pbxt_status;
 
@@ -467,7 +467,8 @@ pbxt_status pbxt_table_rename(pbxt_db* db, pbxt_session* session, const char* fr
  * Constraints of other tables follow columns that have other names now. */
 pbxt_status pbxt_table_redefine(pbxt_db* db, pbxt_session* session, const pbxt_table_def* def);
 
-/* What columns and indexes of a changed definition were before: their numbers then, or -1 for what is added. */
+/* What columns and indexes of a changed definition were before: their numbers then, or -1 for what is added.
+ */
 typedef struct pbxt_alteration {
   const int32_t* columns; /* one for each column of the definition */
   const int32_t* indexes; /* one for each index */

@@ -17,6 +17,7 @@ use crate::session::Session;
 use crate::table::Table;
 use pbxt_base::stop_point;
 use pbxt_rows::{ColumnKind, HostColumn, HostKind, KeyEncoding, KeyPart, Origin, Schema, WeightScheme};
+use pbxt_txlog::Space;
 use std::sync::Arc;
 
 /// Bytes of a log record beside the definition in it.
@@ -57,6 +58,8 @@ impl Alteration {
                 return Err(format!("index '{}' is to be built", index.name));
             };
             self.check_index(index, before, old)?;
+            let fits = index.spec.check(&def.schema);
+            fits.map_err(|fault| format!("index '{}': {fault}", index.name))?;
             index.id = before.id;
         }
         let mut ids: Vec<_> = def.indexes.iter().map(|index| index.id).collect();
@@ -114,9 +117,12 @@ impl Alteration {
             let place = &record.columns.get(column)?.place;
             stored_default(place, &record.defaults)
         });
-        value
-            .map(Origin::Constant)
-            .ok_or_else(|| format!("nothing is known of the default of column {}", name_of(def, column)))
+        value.map(Origin::Constant).ok_or_else(|| {
+            format!(
+                "nothing is known of the default of column {}",
+                name_of(def, column)
+            )
+        })
     }
 
     /// Rule AL10.
@@ -153,7 +159,9 @@ fn has_any_length(part: &KeyPart) -> bool {
     match part.encoding {
         KeyEncoding::VarBinary => true,
         KeyEncoding::Host { scheme, .. } => !matches!(scheme, WeightScheme::FixedLen(_)),
-        KeyEncoding::Uint | KeyEncoding::Int | KeyEncoding::F32 | KeyEncoding::F64 | KeyEncoding::Raw => false,
+        KeyEncoding::Uint | KeyEncoding::Int | KeyEncoding::F32 | KeyEncoding::F64 | KeyEncoding::Raw => {
+            false
+        }
     }
 }
 
@@ -188,7 +196,10 @@ fn stored_default(place: &HostColumn, defaults: &[u8]) -> Option<Option<Vec<u8>>
         HostKind::Blob(_) => &[],
         HostKind::Padded { len, pad } => {
             let value = bytes(start, usize::from(len))?;
-            let kept = value.iter().rposition(|byte| *byte != pad).map_or(0, |last| last + 1);
+            let kept = value
+                .iter()
+                .rposition(|byte| *byte != pad)
+                .map_or(0, |last| last + 1);
             &value[..kept]
         }
     };
@@ -247,7 +258,7 @@ impl Database {
         }
         let op = |(_, def): &Redefined| CatalogOp::Put(Box::new(def.clone()), 1);
         let ops: Vec<CatalogOp> = changed.iter().map(op).collect();
-        self.log_ddl(&ops)?;
+        self.log_ddl(&ops, Space::Row)?;
         stop_point!("alter.after_log");
         self.publish_altered(&changed);
         drop(locked);
@@ -335,7 +346,10 @@ impl Database {
             .sum();
         self.maintenance.note_dropped(bytes);
         let version = old.schema().version();
-        let step = new.versions().older().find(|older| older.schema.version() == version);
+        let step = new
+            .versions()
+            .older()
+            .find(|older| older.schema.version() == version);
         let Some(step) = step else { return };
         let mut columns = step.schema.columns().iter().enumerate();
         let goes = |column: usize| !step.origins.contains(&Origin::Column(column as u16));

@@ -8,7 +8,6 @@
 //! After a crash: either all of a statement is there or nothing.
 
 use crate::catalog::CatalogOp;
-use crate::commit::append;
 use crate::database::Database;
 use crate::definition::{IndexDef, TableDef};
 use crate::error::{Error, Result};
@@ -85,7 +84,10 @@ impl Database {
         }
         self.check_new_constraints(&def, creation.replaces, creation.checks)?;
         let next_auto_increment = next_auto_increment.max(1);
-        let ts = self.log_ddl(&[CatalogOp::Put(Box::new(def.clone()), next_auto_increment)])?;
+        let ts = self.log_ddl(
+            &[CatalogOp::Put(Box::new(def.clone()), next_auto_increment)],
+            Space::Spare,
+        )?;
         let table = Arc::new(Table::new(def, ts, next_auto_increment, 0));
         let mut tables = self.catalog.tables();
         tables.push(Arc::clone(&table));
@@ -116,7 +118,7 @@ impl Database {
         if unless_referenced {
             self.check_unreferenced(&table)?;
         }
-        self.log_ddl(&[CatalogOp::Drop(table.id)])?;
+        self.log_ddl(&[CatalogOp::Drop(table.id)], Space::Spare)?;
         self.catalog.remove(table.id);
         self.bind_references();
         self.maintenance.note_dropped(table.stored_bytes());
@@ -246,7 +248,7 @@ impl Database {
             }
         };
         let ops: Vec<CatalogOp> = changed.iter().map(op).collect();
-        self.log_ddl(&ops)?;
+        self.log_ddl(&ops, Space::Spare)?;
         for (table, def) in changed {
             self.catalog.alter(table, def);
         }
@@ -260,7 +262,7 @@ impl Database {
         let _turn = self.ddl.lock();
         let def = self.next_generation(&old.def());
         let ops = [CatalogOp::Drop(old.id), CatalogOp::Put(Box::new(def.clone()), 1)];
-        let ts = self.log_ddl(&ops)?;
+        let ts = self.log_ddl(&ops, Space::Spare)?;
         let table = Arc::new(Table::new(def, ts, 1, 0));
         let mut tables = self.catalog.tables();
         tables.retain(|other| other.id != old.id);
@@ -337,14 +339,15 @@ impl Database {
         }
     }
 
-    /// Logs one DDL transaction, durable on return (rule K4).
-    pub(crate) fn log_ddl(&self, ops: &[CatalogOp]) -> Result<CommitTs> {
+    /// Logs one DDL transaction, durable on return (rule K4). What makes definitions grow asks for space as rows do, and leaves the reserve
+    /// alone; on a full disk it is refused.
+    pub(crate) fn log_ddl(&self, ops: &[CatalogOp], space: Space) -> Result<CommitTs> {
         self.poison.check()?;
         let txn = self.txns.begin();
         let logged = ops
             .iter()
             .enumerate()
-            .try_for_each(|(position, op)| self.log_op(txn, position == 0, op));
+            .try_for_each(|(position, op)| self.log_op(txn, position == 0, op, space));
         if let Err(error) = logged {
             self.abort(txn, true)?;
             return Err(error);
@@ -365,7 +368,7 @@ impl Database {
         Ok(ts)
     }
 
-    fn log_op(&self, txn: TxnId, first: bool, op: &CatalogOp) -> Result<()> {
+    fn log_op(&self, txn: TxnId, first: bool, op: &CatalogOp, space: Space) -> Result<()> {
         let (op, bytes) = op.encode();
         let record = CatalogRecord {
             first,
@@ -373,7 +376,9 @@ impl Database {
             op,
             bytes: &bytes,
         };
-        append(&self.log, record.encoded_len(), |out| record.encode_into(out))?;
+        let mut reservation = self.log.reserve(record.encoded_len(), space)?;
+        record.encode_into(reservation.bytes_mut());
+        reservation.publish();
         Ok(())
     }
 

@@ -121,13 +121,18 @@ fn a_definition_with_older_schemas_has_these_bytes() {
     short.remove(place + 1);
     short[place] = 3;
     short[place - 15] -= 1;
-    let told = TableDef::decode(&short).expect_err("AL2: too short for its column").to_string();
+    let told = TableDef::decode(&short)
+        .expect_err("AL2: too short for its column")
+        .to_string();
     assert!(told.contains("fixed length"), "{told}");
 }
 
 #[test]
 fn a_definition_of_format_3_has_no_older_schemas() {
-    assert_eq!(TableDef::decode(&without_older(3)).expect("decodes"), definition());
+    assert_eq!(
+        TableDef::decode(&without_older(3)).expect("decodes"),
+        definition()
+    );
 }
 
 #[test]

@@ -344,7 +344,9 @@ impl RowPiece {
             return Ok(Arc::new(self.load(versions, block)?));
         }
         let renewed = versions.convert_block(rows.0.clone());
-        let renewed = Arc::new(CachedRows(renewed.map_err(|fault| self.unreadable(block, &fault))?));
+        let renewed = Arc::new(CachedRows(
+            renewed.map_err(|fault| self.unreadable(block, &fault))?,
+        ));
         cache.put(self.block_key(block), Arc::clone(&renewed));
         Ok(renewed)
     }

@@ -187,11 +187,7 @@ impl Table {
     }
 
     /// The same without a copy where none is needed.
-    pub(crate) fn payload_of<'p>(
-        &self,
-        record: &RowRef<'p>,
-        scratch: &'p mut Vec<u8>,
-    ) -> Result<&'p [u8]> {
+    pub(crate) fn payload_of<'p>(&self, record: &RowRef<'p>, scratch: &'p mut Vec<u8>) -> Result<&'p [u8]> {
         if record.is_tombstone() || record.schema_version() == self.versions.current().version() {
             return Ok(record.payload());
         }

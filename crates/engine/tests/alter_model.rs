@@ -99,7 +99,11 @@ impl World {
 
     /// Puts a large value into a column that can have one, sometimes.
     fn enlarge(&mut self, row: &mut Row) {
-        let column = self.shape.columns.iter().find(|column| column.kind == ColumnKind::Var);
+        let column = self
+            .shape
+            .columns
+            .iter()
+            .find(|column| column.kind == ColumnKind::Var);
         let Some(label) = column.map(|column| column.label) else {
             return;
         };
@@ -180,7 +184,8 @@ impl World {
             Err(error) => panic!("{error}"),
         }
         self.totals.alters += 1;
-        let all = std::iter::once(&mut self.rows).chain(self.readers.iter_mut().map(|reader| &mut reader.rows));
+        let all =
+            std::iter::once(&mut self.rows).chain(self.readers.iter_mut().map(|reader| &mut reader.rows));
         for rows in all {
             for row in rows.values_mut() {
                 *row = next.altered(&self.shape, row);
@@ -267,7 +272,9 @@ impl World {
         self.readers.clear();
         let idle = open(&SimDisk::new());
         self.session = session(&idle, 0);
-        self.table = idle.create_table(self.shape.definition("t"), 1).expect("a table in passing");
+        self.table = idle
+            .create_table(self.shape.definition("t"), 1)
+            .expect("a table in passing");
         self.db = idle;
         self.disk = if self.dice.chance(50) {
             self.disk.kill()
@@ -277,7 +284,10 @@ impl World {
         self.db = open(&self.disk);
         self.table = find(&self.db);
         self.session = session(&self.db, 1);
-        assert_eq!(self.table.def().older.len(), self.table.versions().older().count());
+        assert_eq!(
+            self.table.def().older.len(),
+            self.table.versions().older().count()
+        );
         self.look();
     }
 }
@@ -287,7 +297,10 @@ fn live(seed: u64, steps: u64) -> Totals {
     impl Drop for Tell {
         fn drop(&mut self) {
             if std::thread::panicking() {
-                eprintln!("again: PBXT_SEED={} cargo test -p pbxt --test alter_model one_altered_life", self.0);
+                eprintln!(
+                    "again: PBXT_SEED={} cargo test -p pbxt --test alter_model one_altered_life",
+                    self.0
+                );
             }
         }
     }

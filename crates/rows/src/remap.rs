@@ -116,7 +116,8 @@ impl Remap {
             out.extend_from_slice(bytes);
             return Ok(());
         }
-        let is_external = |value: &ValueOrigin| matches!(value, ValueOrigin::Value(at) if old.is_external(*at));
+        let is_external =
+            |value: &ValueOrigin| matches!(value, ValueOrigin::Value(at) if old.is_external(*at));
         let external = self.values.iter().any(is_external);
         let head = |head: &mut [u8]| self.fill_head(&old, head);
         write_payload(self.to, external, out, head, |writer| {

@@ -75,7 +75,9 @@ fn schema_of(version: u16, columns: &[(Column, Order)]) -> Schema {
 }
 
 fn random_bytes(dice: &mut Dice, len: usize) -> Vec<u8> {
-    (0..len).map(|_| [0, 1, b'a', 0x80, 0xff][dice.below(5)]).collect()
+    (0..len)
+        .map(|_| [0, 1, b'a', 0x80, 0xff][dice.below(5)])
+        .collect()
 }
 
 fn random_value(dice: &mut Dice, kind: ColumnKind) -> Vec<u8> {
@@ -100,7 +102,11 @@ fn random_cell(dice: &mut Dice, column: Column) -> Cell {
         ColumnKind::Virtual => Cell::Nowhere,
         _ if column.nullable && dice.chance(30) => Cell::Null,
         ColumnKind::Var if dice.chance(10) => Cell::External(BlobRef {
-            addr: Addr::in_segment(AddrClass::Blob, SegmentId::new(1 + dice.below(9) as u32), 64 * dice.below(99) as u64),
+            addr: Addr::in_segment(
+                AddrClass::Blob,
+                SegmentId::new(1 + dice.below(9) as u32),
+                64 * dice.below(99) as u64,
+            ),
             len: 9000 + dice.below(9) as u64,
             hash: dice.next(),
         }),
@@ -187,7 +193,9 @@ impl Model {
         }
         for (_, _, cells) in &mut self.rows {
             let now = next.iter().map(|(column, _, origin)| match origin {
-                Origin::Column(number) => follow(&cells[*number as usize], self.columns[*number as usize], *column),
+                Origin::Column(number) => {
+                    follow(&cells[*number as usize], self.columns[*number as usize], *column)
+                }
                 _ if column.kind == ColumnKind::Virtual => Cell::Nowhere,
                 Origin::Constant(None) => Cell::Null,
                 Origin::Constant(Some(value)) => Cell::Bytes(value.clone()),
@@ -270,11 +278,21 @@ fn blocks_of(model: &Model, schemas: &[Schema]) -> Vec<(u16, Vec<u8>, Vec<usize>
 
 fn check(model: &Model, versions: &Versions, schemas: &[Schema]) {
     let current = versions.current();
-    let expected: Vec<Vec<u8>> = model.rows.iter().map(|(_, _, cells)| encode(current, cells)).collect();
+    let expected: Vec<Vec<u8>> = model
+        .rows
+        .iter()
+        .map(|(_, _, cells)| encode(current, cells))
+        .collect();
     for (number, (version, payload, _)) in model.rows.iter().enumerate() {
         let mut found = b"before".to_vec();
-        versions.convert(*version, payload, &mut found).expect("a row of the table");
-        assert_eq!(found.split_off(6), expected[number], "row {number} of version {version}");
+        versions
+            .convert(*version, payload, &mut found)
+            .expect("a row of the table");
+        assert_eq!(
+            found.split_off(6),
+            expected[number],
+            "row {number} of version {version}"
+        );
         let view = RowView::new(current, &expected[number]).expect("just encoded");
         view.check().expect("F27: the one encoding");
     }
@@ -383,31 +401,100 @@ fn what_cannot_follow_is_refused() {
     let fixed = ColumnKind::Fixed;
     let padded = |len, pad| ColumnKind::Padded { len, pad };
     let cases = [
-        ((fixed(4), true, Order::Int), (fixed(4), false, Order::Int), "may be NULL in older rows"),
-        ((fixed(4), false, Order::Int), (fixed(8), false, Order::Uint), "another form"),
-        ((fixed(8), false, Order::Int), (fixed(4), false, Order::Int), "another form"),
-        ((fixed(4), false, Order::F32), (fixed(8), false, Order::F64), "another form"),
-        ((fixed(4), false, Order::Uint), (fixed(4), false, Order::Int), "another form"),
-        ((fixed(4), false, Order::Int), (ColumnKind::Var, false, Order::Unknown), "another form"),
-        ((ColumnKind::Virtual, false, Order::Unknown), (fixed(4), false, Order::Int), "another form"),
-        ((padded(4, b' '), false, Order::Unknown), (padded(3, b' '), false, Order::Unknown), "another form"),
-        ((padded(4, b' '), false, Order::Unknown), (padded(4, 0), false, Order::Unknown), "another form"),
+        (
+            (fixed(4), true, Order::Int),
+            (fixed(4), false, Order::Int),
+            "may be NULL in older rows",
+        ),
+        (
+            (fixed(4), false, Order::Int),
+            (fixed(8), false, Order::Uint),
+            "another form",
+        ),
+        (
+            (fixed(8), false, Order::Int),
+            (fixed(4), false, Order::Int),
+            "another form",
+        ),
+        (
+            (fixed(4), false, Order::F32),
+            (fixed(8), false, Order::F64),
+            "another form",
+        ),
+        (
+            (fixed(4), false, Order::Uint),
+            (fixed(4), false, Order::Int),
+            "another form",
+        ),
+        (
+            (fixed(4), false, Order::Int),
+            (ColumnKind::Var, false, Order::Unknown),
+            "another form",
+        ),
+        (
+            (ColumnKind::Virtual, false, Order::Unknown),
+            (fixed(4), false, Order::Int),
+            "another form",
+        ),
+        (
+            (padded(4, b' '), false, Order::Unknown),
+            (padded(3, b' '), false, Order::Unknown),
+            "another form",
+        ),
+        (
+            (padded(4, b' '), false, Order::Unknown),
+            (padded(4, 0), false, Order::Unknown),
+            "another form",
+        ),
     ];
     for (before, now, why) in cases {
-        let versions = Versions::new(single(1, before.0, before.1, before.2), Vec::new()).expect("one version");
+        let versions =
+            Versions::new(single(1, before.0, before.1, before.2), Vec::new()).expect("one version");
         let told = versions
             .altered(single(2, now.0, now.1, now.2), &[Origin::Column(0)])
             .expect_err("no simple step");
         assert!(told.to_string().contains(why), "{before:?} to {now:?}: {told}");
     }
-    let versions = Versions::new(single(1, ColumnKind::Var, false, Order::Unknown), Vec::new()).expect("one version");
+}
+
+#[test]
+fn origins_that_give_no_row_are_refused() {
+    let versions =
+        Versions::new(single(1, ColumnKind::Var, false, Order::Unknown), Vec::new()).expect("one version");
     let next = |nullable| single(2, ColumnKind::Var, nullable, Order::Unknown);
-    assert!(versions.altered(next(true), &[]).is_err(), "AL2: an origin for each column");
-    assert!(versions.altered(next(true), &[Origin::Column(1)]).is_err(), "no such column");
-    assert!(versions.altered(next(false), &[Origin::Constant(None)]).is_err(), "NULL where none may be");
-    assert!(versions.altered(next(true), &[Origin::Constant(Some(vec![0; 8192]))]).is_err(), "AL5");
-    assert!(versions.altered(next(true), &[Origin::Constant(Some(vec![0; 8191]))]).is_ok(), "AL5");
-    assert!(versions.altered(single(1, ColumnKind::Var, true, Order::Unknown), &[Origin::Column(0)]).is_err(), "AL1");
+    assert!(
+        versions.altered(next(true), &[]).is_err(),
+        "AL2: an origin for each column"
+    );
+    assert!(
+        versions.altered(next(true), &[Origin::Column(1)]).is_err(),
+        "no such column"
+    );
+    assert!(
+        versions.altered(next(false), &[Origin::Constant(None)]).is_err(),
+        "NULL where none may be"
+    );
+    assert!(
+        versions
+            .altered(next(true), &[Origin::Constant(Some(vec![0; 8192]))])
+            .is_err(),
+        "AL5"
+    );
+    assert!(
+        versions
+            .altered(next(true), &[Origin::Constant(Some(vec![0; 8191]))])
+            .is_ok(),
+        "AL5"
+    );
+    assert!(
+        versions
+            .altered(
+                single(1, ColumnKind::Var, true, Order::Unknown),
+                &[Origin::Column(0)]
+            )
+            .is_err(),
+        "AL1"
+    );
 }
 
 #[test]
@@ -415,15 +502,23 @@ fn a_table_has_255_older_versions_and_no_more() {
     let schema = |version| single(version, ColumnKind::Var, true, Order::Unknown);
     let mut versions = Versions::new(schema(1), Vec::new()).expect("one version");
     for version in 2..=256 {
-        versions = versions.altered(schema(version), &[Origin::Column(0)]).expect("AL6: room for one more");
+        versions = versions
+            .altered(schema(version), &[Origin::Column(0)])
+            .expect("AL6: room for one more");
     }
     assert_eq!(versions.older().count(), OLDER_MAX);
-    assert!(versions.altered(schema(257), &[Origin::Column(0)]).is_err(), "AL6");
+    assert!(
+        versions.altered(schema(257), &[Origin::Column(0)]).is_err(),
+        "AL6"
+    );
     let payload = encode(&schema(1), &[Cell::Bytes(b"first".to_vec())]);
     let mut found = Vec::new();
     versions.convert(1, &payload, &mut found).expect("known");
     assert_eq!(found, payload);
-    assert!(versions.convert(257, &payload, &mut found).is_err(), "a version it never had");
+    assert!(
+        versions.convert(257, &payload, &mut found).is_err(),
+        "a version it never had"
+    );
 }
 
 /// The example of docs/format-rows.md.
@@ -443,9 +538,7 @@ fn example() -> Versions {
     versions.altered(schema_of(2, &columns), &step).expect("a step")
 }
 
-const EXAMPLE: [u8; 20] = [
-    1, 0, 10, 1, 1, 0, 1, 0, 0, 0, 2, 0, 0, 1, 0, 0, 0, 2, 1, 7,
-];
+const EXAMPLE: [u8; 20] = [1, 0, 10, 1, 1, 0, 1, 0, 0, 0, 2, 0, 0, 1, 0, 0, 0, 2, 1, 7];
 
 #[test]
 fn the_list_of_older_schemas_has_these_bytes() {
@@ -459,9 +552,15 @@ fn the_list_of_older_schemas_has_these_bytes() {
 #[test]
 fn every_cut_of_the_list_is_told() {
     for len in 0..EXAMPLE.len() {
-        assert!(OlderSchema::decode_list(&EXAMPLE[..len], 3).is_err(), "cut at {len}");
+        assert!(
+            OlderSchema::decode_list(&EXAMPLE[..len], 3).is_err(),
+            "cut at {len}"
+        );
     }
-    assert!(OlderSchema::decode_list(&[&EXAMPLE[..], &[0]].concat(), 3).is_err(), "a byte too many");
+    assert!(
+        OlderSchema::decode_list(&[&EXAMPLE[..], &[0]].concat(), 3).is_err(),
+        "a byte too many"
+    );
     let mut bytes = EXAMPLE;
     bytes[13] = 3;
     assert!(OlderSchema::decode_list(&bytes, 3).is_err(), "no such origin");
@@ -475,7 +574,9 @@ fn zones_of(schema: &Schema, numbers: &[u8]) -> Vec<u8> {
     let mut builder = RowBlockBuilder::new(schema);
     for (at, number) in numbers.iter().enumerate() {
         let payload = encode(schema, &[Cell::Bytes(vec![*number, 0])]);
-        builder.push(RowId::new(1 + at as u64), Some(&payload)).expect("of this schema");
+        builder
+            .push(RowId::new(1 + at as u64), Some(&payload))
+            .expect("of this schema");
     }
     let mut zones = ZoneBuilder::new(schema);
     zones.push(&builder);
@@ -492,8 +593,12 @@ fn zones_of_older_blocks_count_for_columns_that_stay_as_they_were() {
     let uint = |len| (column(ColumnKind::Fixed(len), false), Order::Uint);
     let versions = Versions::new(first, Vec::new()).expect("one version");
     let step = [Origin::Constant(Some(vec![1, 0])), Origin::Column(0)];
-    let moved = versions.altered(schema_of(2, &[uint(2), uint(2)]), &step).expect("a column in front");
-    let wider = versions.altered(schema_of(2, &[uint(4)]), &[Origin::Column(0)]).expect("wider");
+    let moved = versions
+        .altered(schema_of(2, &[uint(2), uint(2)]), &step)
+        .expect("a column in front");
+    let wider = versions
+        .altered(schema_of(2, &[uint(4)]), &[Origin::Column(0)])
+        .expect("wider");
     let asks = |versions: &Versions, column: usize, value: &[u8]| {
         let mut filter = RowFilter::new(versions.current());
         let is = Condition::Between(Bound::Included(value), Bound::Included(value));
@@ -502,6 +607,12 @@ fn zones_of_older_blocks_count_for_columns_that_stay_as_they_were() {
     };
     assert!(asks(&moved, 1, &[15, 0]), "a row may have it");
     assert!(!asks(&moved, 1, &[9, 0]), "AL9: no row has it");
-    assert!(asks(&moved, 0, &[9, 0]), "nothing is known of the column that was added");
-    assert!(asks(&wider, 0, &[9, 0, 0, 0]), "numbers of wider values are others");
+    assert!(
+        asks(&moved, 0, &[9, 0]),
+        "nothing is known of the column that was added"
+    );
+    assert!(
+        asks(&wider, 0, &[9, 0, 0, 0]),
+        "numbers of wider values are others"
+    );
 }

@@ -3,13 +3,13 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use pbxt::{
-    Alteration, Bind, Compression, ConflictMode, Cursor, Database, HostRecordDef, IndexDef, KeyChanges, NewVersion,
-    Options, RecordColumn, Result, Session, Table, TableDef, check_table,
+    Alteration, Bind, Compression, ConflictMode, Cursor, Database, HostRecordDef, IndexDef, KeyChanges,
+    NewVersion, Options, RecordColumn, Result, Session, Table, TableDef, check_table,
 };
 use pbxt_base::{IndexId, RowId, TableId};
 use pbxt_rows::{
-    BlobRef, Column, ColumnKind, Condition, HostColumn, HostKind, KeyEncoding, KeyPart, KeySpec, NoBlobs, Order,
-    PayloadKeyMaker, RowBuilder, RowFilter, RowView, Schema, Value,
+    BlobRef, Column, ColumnKind, Condition, HostColumn, HostKind, KeyEncoding, KeyPart, KeySpec, NoBlobs,
+    Order, PayloadKeyMaker, RowBuilder, RowFilter, RowView, Schema, Value,
 };
 use pbxt_sim::world::geometry;
 use pbxt_testkit::SimDisk;
@@ -169,9 +169,12 @@ impl Shape {
     pub(crate) fn definition(&self, name: &str) -> TableDef {
         let index = |index: &Idx| {
             let column = self.position(index.label).expect("an indexed column");
+            let ColumnKind::Fixed(length) = self.columns[column].kind else {
+                panic!("an index over a number");
+            };
             let part = KeyPart {
                 column: column as u16,
-                length: 4,
+                length: u32::from(length),
                 prefix: false,
                 nullable: self.columns[column].nullable,
                 descending: false,
@@ -418,7 +421,12 @@ pub(crate) fn scan(
 }
 
 /// Rows in the order of an index.
-pub(crate) fn index_scan(session: &mut Session, table: &Arc<Table>, shape: &Shape, index: usize) -> Result<Vec<(u64, Row)>> {
+pub(crate) fn index_scan(
+    session: &mut Session,
+    table: &Arc<Table>,
+    shape: &Shape,
+    index: usize,
+) -> Result<Vec<(u64, Row)>> {
     let mut cursor = Cursor::new(table);
     cursor.bind(session, Bind::default())?;
     cursor.index_start(session, index)?;
@@ -446,11 +454,23 @@ pub(crate) fn shows(session: &mut Session, table: &Arc<Table>, shape: &Shape, ex
     assert_eq!(counted, expected.len() as u64, "the count");
     for (number, index) in shape.indexes.iter().enumerate() {
         let found = index_scan(session, table, shape, number).expect("readable");
-        let mut wanted: Vec<(Option<u32>, u64)> = expected.iter().map(|(id, row)| (key_of(&row[&index.label]), *id)).collect();
+        let mut wanted: Vec<(Option<u32>, u64)> = expected
+            .iter()
+            .map(|(id, row)| (key_of(&row[&index.label]), *id))
+            .collect();
         wanted.sort_unstable();
         let order: Vec<u64> = found.iter().map(|(id, _)| *id).collect();
-        assert_eq!(order, wanted.iter().map(|(_, id)| *id).collect::<Vec<_>>(), "index {}", index.name);
-        assert!(found.iter().all(|(id, row)| expected[id] == *row), "index {}", index.name);
+        assert_eq!(
+            order,
+            wanted.iter().map(|(_, id)| *id).collect::<Vec<_>>(),
+            "index {}",
+            index.name
+        );
+        assert!(
+            found.iter().all(|(id, row)| expected[id] == *row),
+            "index {}",
+            index.name
+        );
     }
     for (number, column) in shape.columns.iter().enumerate() {
         filtered(session, table, shape, (number, column), expected);
@@ -472,8 +492,17 @@ fn assert_same(found: &Rows, expected: &Rows) {
 }
 
 /// Asks a scan for the rows with the value of some row in this column: none of them is left out (rules F37, AL9).
-fn filtered(session: &mut Session, table: &Arc<Table>, shape: &Shape, (number, column): (usize, &Col), expected: &Rows) {
-    let wanted = expected.values().nth(expected.len() / 2).map(|row| row[&column.label].clone());
+fn filtered(
+    session: &mut Session,
+    table: &Arc<Table>,
+    shape: &Shape,
+    (number, column): (usize, &Col),
+    expected: &Rows,
+) {
+    let wanted = expected
+        .values()
+        .nth(expected.len() / 2)
+        .map(|row| row[&column.label].clone());
     let mut filter = RowFilter::new(table.schema());
     let added = match &wanted {
         Some(Cell::Bytes(value)) => {
@@ -487,7 +516,10 @@ fn filtered(session: &mut Session, table: &Arc<Table>, shape: &Shape, (number, c
         return;
     }
     let found = scan(session, table, shape, Some(filter)).expect("readable");
-    for (id, row) in expected.iter().filter(|(_, row)| Some(&row[&column.label]) == wanted.as_ref()) {
+    for (id, row) in expected
+        .iter()
+        .filter(|(_, row)| Some(&row[&column.label]) == wanted.as_ref())
+    {
         assert_eq!(found.get(id), Some(row), "row {id} by column {}", column.label);
     }
     assert!(found.iter().all(|(id, row)| expected[id] == *row));
@@ -502,7 +534,12 @@ pub(crate) fn check(session: &mut Session, table: &Arc<Table>) {
 }
 
 /// Columns and indexes of `next` for the table.
-pub(crate) fn alter(db: &Arc<Database>, session: Option<&Session>, before: &Shape, next: &Shape) -> Result<()> {
+pub(crate) fn alter(
+    db: &Arc<Database>,
+    session: Option<&Session>,
+    before: &Shape,
+    next: &Shape,
+) -> Result<()> {
     let change = next.since(before);
     db.check_alter(next.definition("t"), &change, true)?;
     db.alter_tables(session, vec![next.definition("t")], &change, true)
