@@ -1,7 +1,8 @@
 """One run of a selection of the server's own tests (mtr_selections.py) with one engine or several, and what its failures mean.
 
 A failed test of PBXT is, in this order:
-- excused, if a line of tests/mtr/deliberate.def names it and the report has the text that the line gives: a difference on purpose;
+- excused, if a line of tests/mtr/deliberate.def names it and the report has the text that the line gives: a difference on purpose; if the whole of
+  what it prints otherwise is recorded (mtr_differences.py), only if it prints just that;
 - skipped, if the untouched test fails with InnoDB too, on this installation, in this run: then its recorded result is what is wrong;
 - failed.
 """
@@ -10,12 +11,16 @@ from collections import defaultdict
 from fnmatch import fnmatch
 
 from common import ROOT, Problem
+from mtr_differences import difference_of, record, recorded
+from mtr_lists import SELECTIONS
 from mtr_root import MtrRoot
 from mtr_run import DriverStopped, run_mtr
-from mtr_selections import SELECTIONS, Chosen, choose, copy_results, rename_default, replace_engine, restrict_formats
+from mtr_selections import Chosen, altered_by_default, choose, copy_results, rename_default, replace_combinations, replace_engine, restrict_formats
 
 DELIBERATE = ROOT / "tests" / "mtr" / "deliberate.def"
 FAILS_TOO = "fails with InnoDB too"
+OTHERWISE = "differs otherwise than tests/mtr/differences says"
+NOT_DIFFERENT = "differs no more: remove its file of tests/mtr/differences"
 MINUTES = 2  # for one test, unless --minutes says otherwise: those that wait for what an engine does not do would else take five each
 # Under REPEATABLE READ the tests expect a change to go by the newest version, as InnoDB does.
 MORE_OPTIONS = {"pbxt": ["pbxt-conflict-mode=WAIT", "pbxt-foreign-key-drop=RESTRICT"]}
@@ -51,6 +56,8 @@ def run_kind(root, run_name, suite, tests, server_options, options):
     if not tests:
         return {}
     arguments = [f"--suite={suite}", *[f"--mysqld=--{option}" for option in server_options]]
+    if SELECTIONS[options.suite].past:
+        arguments.append("--force")  # a second one: a test goes on after a failed statement
     names = [f"{suite}.{test}" for test in tests]
     try:
         verdicts = run_mtr(root, run_name, arguments, names, options.parallel, options.minutes or MINUTES).values()
@@ -82,7 +89,7 @@ def run_with(root, engine, engine_options, suite, chosen, run_name, options):
     if engine == "innodb":
         copy_results(root, suite, chosen.named)
     else:
-        replace_engine(root, suite, chosen.named, engine)
+        replace_engine(root, suite, chosen.named, engine, altered_by_default if SELECTIONS[options.suite].past else str)
     engine_options = [*engine_options, *MORE_OPTIONS.get(engine, ())]
     # Tests that name InnoDB switch it on themselves, and on some of their servers off again, which `--innodb` would undo.
     loaded = [option for option in engine_options if not is_default(option) and option != "innodb"]
@@ -95,17 +102,27 @@ def judge(verdicts, compare):
     rules = read_rules(DELIBERATE)
     failed = {}
     for name, verdict in verdicts.items():
-        if verdict.word == "failed":
+        whole = recorded(name)
+        if verdict.word == "passed" and whole is not None:
+            verdicts[name] = verdict._replace(word="failed", reason=NOT_DIFFERENT)
+        elif verdict.word == "failed":
             reason = reason_of(rules, verdict, verdict.combination)
-            if reason:
+            if reason and whole in (None, difference_of(verdict.text)):
                 verdicts[name] = verdict._replace(word="excused", reason=reason)
             else:
-                failed[name] = verdict
+                failed[name] = verdict._replace(reason=OTHERWISE if reason else "")
     theirs = compare({full_name(verdict) for verdict in failed.values()}) if failed else {}
     for name, verdict in failed.items():
-        if name in theirs and theirs[name].word == "failed":
-            verdicts[name] = verdict._replace(word="skipped", reason=FAILS_TOO)
+        fails_too = name in theirs and theirs[name].word == "failed"
+        verdicts[name] = verdict._replace(word="skipped", reason=FAILS_TOO) if fails_too else verdict
     return verdicts
+
+
+def keep_differences(verdicts):
+    """Records what the excused tests, and those that differ from their record, print otherwise."""
+    for name, verdict in sorted(verdicts.items()):
+        if verdict.word == "excused" or verdict.reason == OTHERWISE:
+            print(record(name, verdict.text))
 
 
 def only(chosen, names):
@@ -135,6 +152,7 @@ def run_selection(root, options, engines):
         found = {}
         with MtrRoot(options.keep, options.mem) as own_root:
             restrict_formats(own_root, selection, formats)
+            replace_combinations(own_root, engine)
             for suite, kinds in tests.items():
                 run_name = "-".join([name, suffix, *([suite.replace("/", "-")] if len(tests) > 1 else [])])
                 found |= run_with(own_root, engine, engines[engine].options, suite, kinds, run_name, options)
@@ -149,4 +167,6 @@ def run_selection(root, options, engines):
         found[engine] = run(engine, chosen, engine)
         if engine == "pbxt":
             judge(found[engine], (lambda _: found["innodb"]) if "innodb" in found else compare)
+            if options.record:
+                keep_differences(found[engine])
     return found

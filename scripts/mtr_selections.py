@@ -4,8 +4,8 @@ Why it exists: the suites main, binlog and rpl name InnoDB in their tests, so an
 Here the private tree's copy of a test has the engine's name replaced: in the test, in what it sources, in its options and in its
 recorded result. Nothing else is changed, so a result still says what this server does with its own engine.
 
-A selection has tests of one or several suites, and two kinds of them: `named` ones speak of InnoDB; `plain` ones create tables and speak of no engine, so they run with another default
-engine and are otherwise untouched. Tests that speak of other engines only (MyISAM, Aria, MEMORY, ...) are not in it.
+A selection (mtr_lists.py) has tests of one or several suites, and two kinds of them: `named` ones speak of InnoDB; `plain` ones create tables and speak of no engine, so they run with
+another default engine and are otherwise untouched. Tests that speak of other engines only (MyISAM, Aria, MEMORY, ...) are not in it.
 Rule: a file in the private tree is replaced, never written through its link (mtr_root.py).
 """
 
@@ -15,35 +15,9 @@ from fnmatch import fnmatch
 
 from mtr_root import replace_file
 
-# parts: tests of one or several suites; formats: binary log formats that they are run in, or none.
-Selection = namedtuple("Selection", "parts formats")
-# suite: of the server; patterns: names of its tests.
-Part = namedtuple("Part", "suite patterns")
-
-TRANSACTIONS = (
-    "*commit* *rollback* *savepoint* xa xa_* *_xa *trans* *read_only* *deadlock* *lock lock* *lock2 *locks flush_* *snapshot* mdl* "
-    "*autocom* concurrent_innodb* unsafe_binlog_innodb partition_innodb_semi_consistent single_delete_update_innodb insert_innodb "
-    "update_innodb delete_innodb multi_update_innodb long_unique_innodb sp-innodb innodb_mysql_sync cache_innodb"
-).split()
-
-# What of InnoDB's own tests is about foreign keys. The suites storage_engine and engines/iuds have a test each, which run with PBXT there; of
-# engines/funcs none is about them.
-FOREIGN_KEYS = [
-    Part("main", ["*foreign*"]),
-    Part("innodb", "*foreign* *fk* *fk_* add_constraint cascade_lock_wait update-cascade".split()),
-    Part("gcol", ["*fk*"]),
-    Part("vcol", ["*fk*"]),
-    Part("versioning", ["foreign"]),
-]
-
-SELECTIONS = {
-    "trx": Selection([Part("main", TRANSACTIONS)], ()),
-    "binlog": Selection([Part("binlog", ["*"])], ("row", "mix")),
-    "rpl": Selection([Part("rpl", ["*"])], ("row", "mix")),
-    "fk": Selection(FOREIGN_KEYS, ()),
-}
-
-NAME = re.compile(r"(?<![/\w.-])innodb(?![/\w-]|\.\w)|(?<=\bgtid_slave_pos_)innodb\b", re.IGNORECASE)
+NAME = re.compile(
+    r"(?<![/\w.-])innodb(?![/\w-]|\.\w|\s+(?:status|mutex)\b|\s+\d+ transactions not purged)|(?<=\bgtid_slave_pos_)innodb\b", re.IGNORECASE
+)
 # Servers of a test that are to be without the engine.
 SWITCHED_OFF = re.compile(r"(?:(?<=-skip-)|(?<=-disable-))innodb(?![-_\w])")
 # Settings that both engines have under names of their own.
@@ -52,8 +26,15 @@ OTHER_ENGINES = re.compile(r"\b(?:myisam|aria|memory|heap|archive|csv|blackhole|
 COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 SOURCE = re.compile(r"^\s*(?:--)?\s*source\s+([^\s;$]+)", re.MULTILINE | re.IGNORECASE)
 CREATES = re.compile(r"\bcreate\s+(?:or\s+replace\s+)?(?:temporary\s+)?table\b", re.IGNORECASE)
-# Only InnoDB knows what these ask for.
-ABOUT_INNODB = re.compile(r"have_innodb|innodb_page_size|innodb-page-size")
+# How a table is altered is left to the engine, so that what follows is tested in any case.
+ALTERED_HOW = re.compile(r"\b(algorithm\s*=\s*)(?:inplace|instant|nocopy)\b|\b(lock\s*=\s*)(?:none|shared)\b", re.IGNORECASE)
+# A statement of a test behind the errors that it may give, and one of a result before the error that it gave.
+TO_FAIL = re.compile(r"(^--error[^\n]*\n[^;]*;|^[^\n]*\nERROR [^\n]*)", re.MULTILINE | re.IGNORECASE)
+# Combinations of a test: each section runs it once, with the options that follow; many choose a default engine.
+SECTION = re.compile(r"^\[(\w+)\][ \t]*$", re.MULTILINE)
+DEFAULT_ENGINE = re.compile(r"^(?:--)?default[-_]storage[-_]engine=(\w+)[ \t]*$", re.MULTILINE | re.IGNORECASE)
+# System versioning by transaction instead of time, which InnoDB alone has.
+OF_INNODB_ALONE = {"trx_id"}
 
 Chosen = namedtuple("Chosen", "named plain")
 
@@ -106,11 +87,46 @@ def choose(root, part, wanted=()):
     chosen = Chosen([], [])
     for path in sorted(folder_of(root, part.suite).glob("*.test")):
         names = {path.stem, f"{part.suite}.{path.stem}"}
-        asked = names & set(wanted) if wanted else any(fnmatch(path.stem, pattern) for pattern in part.patterns)
+        asked = names & set(wanted) if wanted else matches(path.stem, part.patterns) and not matches(path.stem, part.but)
         kind = kind_of(with_sources(root, path).values()) if asked else None
+        if asked and not kind and path.stem in part.also:
+            kind = "plain"
         if kind:
             getattr(chosen, kind).append(path.stem)
     return chosen
+
+
+def matches(name, patterns):
+    """True if a name fits one of the patterns."""
+    return any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def sections_of(text):
+    """(name, text) of the sections of a file of combinations."""
+    found = list(SECTION.finditer(text))
+    ends = [section.start() for section in found[1:]] + [len(text)]
+    return [(section[1], text[section.start() : end]) for section, end in zip(found, ends)]
+
+
+def chosen_combinations(text, engine):
+    """Combinations without those that choose another engine than InnoDB, and with the engine in its place."""
+    kept = []
+    for name, section in sections_of(text):
+        default = DEFAULT_ENGINE.search(section)
+        if default and default[1].lower() != "innodb":
+            continue
+        if engine == "innodb" or name.lower() not in OF_INNODB_ALONE:
+            kept.append(DEFAULT_ENGINE.sub(f"default-storage-engine={engine}", section))
+    return "".join(kept)
+
+
+def replace_combinations(root, engine):
+    """The same for all files of combinations: suites source each other's."""
+    for path in sorted((root.tests / "suite").rglob("*.combinations")):
+        old = read(path)
+        new = chosen_combinations(old, engine)
+        if new != old:
+            replace_file(path, new.encode())
 
 
 def renamed(text, engine):
@@ -124,20 +140,27 @@ def renamed(text, engine):
     return NAME.sub(name, text)
 
 
-def replace_engine(root, suite, tests, engine):
-    """Puts copies with another engine's name in place of the tests, their options and results, and of all that may be sourced: the
-    names of sourced files can be in variables."""
+def altered_by_default(text):
+    """The text with ALTER statements that leave algorithm and lock to the engine, but for those that are to fail for it."""
+    parts = TO_FAIL.split(text)  # every second one is such a statement
+    parts[::2] = [ALTERED_HOW.sub(lambda found: (found[1] or found[2]) + "DEFAULT", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def replace_engine(root, suite, tests, engine, change=str):
+    """Puts copies with another engine's name, and with one more `change`, in place of the tests, their options and results, and of all that
+    may be sourced: the names of sourced files can be in variables."""
     paths = set()
     tests_folder, results = folder_of(root, suite), results_of(root, suite)
     for test in tests:
         paths.update(with_sources(root, tests_folder / f"{test}.test"))
         paths.update(path for ending in ("opt", "cnf") for path in tests_folder.glob(f"{test}*.{ending}"))
         paths.update(path for ending in ("result", "rdiff") for path in results.glob(f"{test}[.,]*{ending}"))
-    for folder in {tests_folder, tests_folder.parent / "include", root.tests / "include", *shared_folders(root)}:
+    for folder in {tests_folder, *(tests_folder.parent / name for name in ("include", "inc")), root.tests / "include", *shared_folders(root)}:
         paths.update(path for ending in ("inc", "test") for path in folder.glob(f"*.{ending}") if ending == "inc" or folder.name == "include")
     for path in paths:
         old = read(path)
-        new = renamed(old, engine)
+        new = change(renamed(old, engine))
         if new != old or path.suffix == ".result":  # patch, which applies .rdiff files, refuses to read through links
             replace_file(path, new.encode("utf-8", errors="surrogateescape"))
 
@@ -154,12 +177,19 @@ def shared_folders(root):
     return [root.tests / "suite" / suite / folder for suite in ("binlog", "rpl") for folder in ("t", "include")]
 
 
+def shown_with(line, engine):
+    """A line of SHOW CREATE with another engine; partitions have blanks around the sign."""
+    line = line.replace("ENGINE=MyISAM", f"ENGINE={engine}").replace("ENGINE = MyISAM", f"ENGINE = {engine}")
+    return line.replace("engine=InnoDB", f"engine={engine}")
+
+
 def rename_default(root, suite, tests, engine):
-    """In results of tests that name no engine, tables are shown with the default one's name."""
+    """In results of tests that name no engine, tables are shown with the default one's name. Lines that the test itself has are echoed ones."""
     for test in tests:
+        echoed = set(read(folder_of(root, suite) / f"{test}.test").splitlines())
         for path in results_of(root, suite).glob(f"{test}[.,]*result"):
             old = read(path)
-            new = old.replace("ENGINE=MyISAM", f"ENGINE={engine}").replace("engine=InnoDB", f"engine={engine}")
+            new = "".join(line if line.rstrip("\n") in echoed else shown_with(line, engine) for line in old.splitlines(keepends=True))
             if new != old:
                 replace_file(path, new.encode("utf-8", errors="surrogateescape"))
 

@@ -9,6 +9,8 @@ Each run has a private copy of the test tree, made of links; the installation is
   scripts/mtr_suites.py iuds | funcs                       insert, update, delete and functions (funcs takes minutes)
   scripts/mtr_suites.py trx | binlog | rpl                 the server's tests of transactions, binary log, replicas, with PBXT for InnoDB
   scripts/mtr_suites.py fk                                 its tests of foreign keys, of several suites
+  scripts/mtr_suites.py gcol | vcol | versioning | period | sequence | handler | parts | innodb | funcs_1 | main       its other suites
+  scripts/mtr_suites.py parts --record NAME...             keep what an excused test prints otherwise, as a whole; then read it
   scripts/mtr_suites.py trx --engines pbxt,innodb          beside InnoDB, whose tests are left as they are
   scripts/mtr_suites.py pbxt                               our own tests in tests/mtr/suite/pbxt
   scripts/mtr_suites.py pbxt --record NAME...              write NAME's result as the server prints it now; then read it
@@ -19,8 +21,8 @@ recorded again where InnoDB and another engine print the same; scripts/mtr_basel
 purpose is a `.rdiff` in tests/mtr/overlay/pbxt; what it does not have is a line with the reason in `disabled.def` there. The suites
 iuds and funcs have no overlays: there it is `r/TEST,pbxt.rdiff` in tests/mtr/suite/engines, or a line in tests/mtr/not_offered.def.
 
-Selections (trx, binlog, rpl, fk): mtr_selections.py says which tests, mtr_selected.py what a failure means; differences on purpose are lines of
-tests/mtr/deliberate.def ("excused"; skipped in the last line).
+Selections (from trx on): mtr_lists.py says which tests, mtr_selected.py what a failure means; differences on purpose are lines of
+tests/mtr/deliberate.def ("excused"; skipped in the last line), with their whole extent in tests/mtr/differences (mtr_differences.py).
 
 Output: counts per engine, a table of the tests that not every engine passes, the names of failed tests, and as last line
 `N passed, N failed, N skipped` of the engine that decides (--decides, default pbxt). The driver's whole output and the verdicts as
@@ -34,10 +36,10 @@ from collections import defaultdict, namedtuple
 
 from common import PLUGIN, ROOT, Problem, guarded, server_version
 from mtr_baseline import apply_baseline, make_baseline, measures_nothing, suites_of
+from mtr_lists import SELECTIONS
 from mtr_root import OWN_SUITES, WORK, MtrRoot, replace_file
 from mtr_run import run_mtr
 from mtr_selected import name_of_run, read_rules, reason_of, run_selection
-from mtr_selections import SELECTIONS
 
 NOT_OFFERED = ROOT / "tests" / "mtr" / "not_offered.def"
 Engine = namedtuple("Engine", "overlay options")
@@ -180,7 +182,8 @@ def report(options, found):
     decides = options.decides if options.decides in found else next(iter(found))
     failed = [test for test, verdict in sorted(found[decides].items()) if verdict.word == "failed"]
     for test in failed:
-        print(f"failed with {decides}: {test}")
+        reason = found[decides][test].reason
+        print(f"failed with {decides}: {test}" + (f": {reason}" if reason else ""))
     print(f"details: {WORK / (name_of_run(options) + '*.log')}, {path}")
     passed, failures, skipped, excused = counts(found[decides])
     print(f"{passed} passed, {failures} failed, {skipped + excused} skipped")
@@ -199,7 +202,7 @@ def main():
     parser.add_argument("--parallel", type=int, default=0, help="servers at a time (default: one per processor)")
     parser.add_argument("--mem", action="store_true", help="servers' files in memory: what waits for the disk takes a tenth of the time")
     parser.add_argument("--keep", action="store_true", help="keep the private root for a closer look")
-    parser.add_argument("--record", action="store_true", help="suite pbxt: write the results of the named tests")
+    parser.add_argument("--record", action="store_true", help="suite pbxt: write the results of the named tests; selections: their differences")
     options = parser.parse_intermixed_args()
     if options.suite == "baseline":
         print(make_baseline(options.parallel, force=True))

@@ -15,6 +15,7 @@
   binlog   the same of the binary log                                                          only with --long
   rpl      the same of replicas; most of an hour                                               only with --long
   fk       the same of foreign keys                                                            only with --long
+  period, sequence, handler   the same of application periods, sequences and HANDLER           only with --long
   funcs    the server's suite of SQL functions on the engine                                   only with --long
   miri     undefined behaviour: the crates with unsafe code, under Rust's interpreter          only with --long
 
@@ -97,7 +98,7 @@ def all_suites():
         Suite("engine", [*MTR, "storage_engine"], {}, False, compared),
         Suite("iuds", [*MTR, "iuds"], {}, False, []),
         Suite("rr_trx", ["scripts/rr_trx.py", "--seconds", "10"], {}, False, ["--seconds", "300"]),
-        *[Suite(name, [*MTR, name], {}, True, []) for name in ("trx", "binlog", "rpl", "fk")],
+        *[Suite(name, [*MTR, name], {}, True, []) for name in ("trx", "binlog", "rpl", "fk", "period", "sequence", "handler")],
         Suite("funcs", [*MTR, "funcs"], {}, True, []),
         cargo["miri"],
         cargo["miri-log"],

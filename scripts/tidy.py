@@ -9,6 +9,7 @@
   crates      every outside crate has its line in docs/dependencies.md
   links       relative links in Markdown files lead somewhere
   rules       a rule number that code cites is defined in docs/, and a test that a document names exists
+  features    every row of docs/features.md names the test that shows it
 
 usage: tidy.py [FILE ...]           without arguments: every file that git knows
 """
@@ -23,6 +24,7 @@ from common import ROOT, guarded, output_of
 
 FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
+FEATURES = Path("docs/features.md")
 SOURCES = {".rs", ".cc", ".h", ".py", ".sh", ".c"}
 
 # Assembled from halves, so that this file does not find itself.
@@ -70,6 +72,7 @@ RULE_CITED = re.compile(r"\b([DTXFKCA](?:[1-3]\d|[1-9]))\b")
 RULE_ASSERTED = re.compile(r'"([DTXFKCA]\d{1,2}): ')
 TEST_NAMED = re.compile(r"`((?:[a-z0-9]+_){3,}[a-z0-9]+)`")
 TEST_DEFINED = re.compile(r"\b(?:fn|def) (\w+)")
+FEATURE_TEST = re.compile(r"`((?:test_)?\w+)`")
 TEST_MODULE = re.compile(r"^\s*#\[cfg\((?:all\()?test\b")
 
 
@@ -217,7 +220,32 @@ def check_rules(path, lines):
                     yield number, f"there is no test or function {name}"
 
 
-CHECKS = (check_length, check_header, check_words, check_synonyms, check_floors, check_manifest, check_links, check_rules)
+def check_features(path, lines):
+    """A feature that no test shows is a claim: the last cell of each row names one, and all names are tests."""
+    if path != FEATURES:
+        return
+    for number, line in enumerate(lines, 1):
+        if not line.startswith("| ") or line.startswith("| feature |"):
+            continue
+        names = FEATURE_TEST.findall(line.rstrip("| ").rpartition("|")[2])
+        if not names:
+            yield number, "the last cell names no test: which one shows what the row says?"
+        for name in names:
+            if name not in defined_functions():
+                yield number, f"there is no test {name}"
+
+
+CHECKS = (
+    check_length,
+    check_header,
+    check_words,
+    check_synonyms,
+    check_floors,
+    check_manifest,
+    check_links,
+    check_rules,
+    check_features,
+)
 
 
 def complaints(path):
@@ -227,7 +255,7 @@ def complaints(path):
     except UnicodeDecodeError:
         return
     for check in CHECKS:
-        if path.suffix in SOURCES or check in (check_words, check_manifest, check_links, check_rules):
+        if path.suffix in SOURCES or check in (check_words, check_manifest, check_links, check_rules, check_features):
             yield from check(path, lines)
 
 

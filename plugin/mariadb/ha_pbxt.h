@@ -168,6 +168,7 @@ class ha_pbxt final : public handler {
   int set_end_of_range(const key_range* end);
   int alter(TABLE* altered, Alter_inplace_info* info);
   int key_duplicated();
+  int write_unlocked_row(const uchar* record);
   int begin_bulk();
   int raise_auto_increment(Field* field);
   void get_auto_increment_in_group(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,

@@ -38,7 +38,17 @@ int ha_pbxt::raise_auto_increment(Field* field) {
   return 0;
 }
 
+/* CREATE TEMPORARY SEQUENCE writes the first row without having locked the table. The change commits by
+ * itself, as all of sequences do. */
+int ha_pbxt::write_unlocked_row(const uchar* record) {
+  if (int error = bind(ha_thd(), TL_WRITE)) return error;
+  int error = fail(pbxt_insert(cursor_, record));
+  unbind();
+  return error;
+}
+
 int ha_pbxt::write_row(const uchar* record) {
+  if (unlikely(!session_)) return write_unlocked_row(record);
   bool in_place = record == table->record[0];
   if (table->next_number_field && in_place)
     if (int error = update_auto_increment()) return error;

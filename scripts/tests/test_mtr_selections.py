@@ -2,9 +2,12 @@
 
 import pytest
 
+import mtr_differences
+from mtr_differences import difference_of, record
+from mtr_lists import SELECTIONS, Part
 from mtr_run import Verdict
-from mtr_selected import DELIBERATE, named, only, read_rules, reason_of
-from mtr_selections import SELECTIONS, Chosen, Part, choose, copy_results, kind_of, renamed
+from mtr_selected import DELIBERATE, NOT_DIFFERENT, OTHERWISE, judge, named, only, read_rules, reason_of
+from mtr_selections import Chosen, altered_by_default, choose, chosen_combinations, copy_results, kind_of, renamed
 
 
 @pytest.mark.parametrize(
@@ -20,10 +23,20 @@ from mtr_selections import SELECTIONS, Chosen, Part, choose, copy_results, kind_
         ("--source include/have_innodb.inc", "--source include/have_innodb.inc"),
         ("--source suite/innodb/include/x.inc", "--source suite/innodb/include/x.inc"),
         ("set innodb_monitor_enable=x", "set innodb_monitor_enable=x"),
+        ("SHOW ENGINE INNODB STATUS", "SHOW ENGINE INNODB STATUS"),
+        ("InnoDB\t\t0 transactions not purged", "InnoDB\t\t0 transactions not purged"),
     ],
 )
 def test_the_engines_name_is_replaced_where_it_is_one(before, after):
     assert renamed(before, "pbxt") == after
+
+
+def test_how_tables_are_altered_is_left_to_the_engine():
+    before = "alter table t add key (a), algorithm=inplace, LOCK = NONE; set alter_algorithm='instant'; alter table t force, algorithm=copy"
+    after = "alter table t add key (a), algorithm=DEFAULT, LOCK = DEFAULT; set alter_algorithm='instant'; alter table t force, algorithm=copy"
+    assert altered_by_default(before) == after
+    for refused in ("--error 1846\nalter table t add key (a),\nalgorithm=inplace;", "alter table t, lock=none;\nERROR 0A000: LOCK=NONE is not"):
+        assert altered_by_default(f"{before};\n{refused}\nalter table t;\n{before};\n") == f"{after};\n{refused}\nalter table t;\n{after};\n"
 
 
 def test_a_test_is_told_by_the_engines_that_it_names():
@@ -83,3 +96,69 @@ def test_results_of_untouched_tests_are_files_that_patch_can_read(tmp_path):
     link.symlink_to(kept)
     copy_results(tree, "innodb", ["foreign_null"])
     assert not link.is_symlink() and link.read_text(encoding="utf-8") == "as recorded" == kept.read_text(encoding="utf-8")
+
+
+def test_of_combinations_those_with_another_default_engine_go():
+    text = "[timestamp]\ndefault-storage-engine=innodb\n\n[trx_id]\ndefault-storage-engine=innodb\n\n[heap]\ndefault-storage-engine=memory\n"
+    assert chosen_combinations(text, "pbxt") == "[timestamp]\ndefault-storage-engine=pbxt\n\n"
+    assert chosen_combinations(text, "innodb") == text[: text.index("[heap]")]
+    assert chosen_combinations("[pk]\n[sec]\n", "pbxt") == "[pk]\n[sec]\n"
+
+
+def test_what_is_left_out_is_left_out_and_what_is_named_besides_is_plain(tmp_path):
+    tree = Tree(tmp_path, {"vcol": ["a_myisam", "a_innodb", "misc"]})
+    (tmp_path / "suite" / "vcol" / "t" / "misc.test").write_text("create table t (a int) engine=myisam;", encoding="utf-8")
+    assert choose(tree, Part("vcol", ["*"], ["*_myisam"], ["misc"])) == Chosen(["a_innodb"], ["misc"])
+    assert choose(tree, Part("vcol", ["*"], ["*_myisam"])) == Chosen(["a_innodb"], [])
+
+
+REPORT = """
+CURRENT_TEST: gcol.x
+--- /a/root-1/usr/share/mysql/mysql-test/suite/gcol/r/x.result\t2026-01-01
++++ /a/root-1/usr/share/mysql/mysql-test/suite/gcol/r/x.reject\t2026-01-01
+@@ -3,7 +3,8 @@
+ a
+ b
+-expected
++mysqltest: In included file "/a/build/mtr/root-1/usr/share/mysql/mysql-test/x.inc": transaction 77 failed
++more
+ c
+ d
+@@ -40,3 +41,2 @@
+ y
+-z
+
+mysqltest: Result content mismatch
+"""
+LINES = ["@ 5", "-expected", '+mysqltest: In included file "TESTS/x.inc": transaction # failed', "+more", "@ 41", "-z"]
+
+
+def test_a_difference_is_read_with_its_places_and_without_what_varies():
+    assert difference_of(REPORT) == LINES
+    assert difference_of("mysqltest: At line 1: query failed") is None
+    assert difference_of(REPORT.partition("\n\nmysqltest")[0]) is None
+
+
+def test_fe1_an_excuse_with_a_record_covers_that_difference_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(mtr_differences, "DIFFERENCES", tmp_path)
+    name, test = DELIBERATE.read_text(encoding="utf-8"), "gcol.innodb_virtual_fk_restart"
+    text = next(rule[2] for rule in read_rules(DELIBERATE) if rule[0] == test)
+    assert test in name
+    failed = Verdict("gcol", "", "innodb_virtual_fk_restart", "", "failed", "", REPORT.replace("+more", f"+{text}"))
+    nothing = lambda _: {}  # noqa: E731
+    assert judge({test: failed}, nothing)[test].word == "excused"
+    assert "recorded" in record(test, failed.text)
+    assert judge({test: failed}, nothing)[test].word == "excused"
+    other = failed._replace(text=failed.text.replace("-z", "-z\n-zz"))
+    assert judge({test: other}, nothing)[test][4:6] == ("failed", OTHERWISE)
+    passed = failed._replace(word="passed", text="")
+    assert judge({test: passed}, nothing)[test][4:6] == ("failed", NOT_DIFFERENT)
+
+
+def test_fe2_every_recorded_difference_has_its_reason():
+    rules = read_rules(DELIBERATE)
+    for path in sorted(mtr_differences.DIFFERENCES.glob("*.diff")):
+        test, _, combination = path.stem.partition(",")
+        suite, _, name = test.partition(".")
+        verdict = Verdict(suite, "", name, combination, "failed", "", path.read_text(encoding="utf-8", errors="surrogateescape"))
+        assert reason_of(rules, verdict, combination), f"{path.name} has no line in {DELIBERATE.name} whose text is in it"

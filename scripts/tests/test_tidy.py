@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tidy import check_floors, check_header, check_length, check_rules, check_synonyms, check_words
+from tidy import FEATURES, check_features, check_floors, check_header, check_length, check_rules, check_synonyms, check_words
 
 CORE = Path("crates/txn/src/state.rs")
 
@@ -64,3 +64,11 @@ def test_a_test_that_a_document_names_must_exist():
     known = "`test_a_test_that_a_document_names_must_exist`"
     assert sentences(check_rules, Path("docs/testing.md"), [known]) == []
     assert sentences(check_rules, Path("docs/testing.md"), [known.replace("must", "ought")]) != []
+
+
+def test_a_feature_without_a_test_that_exists_is_found():
+    head = ["| feature | PBXT | shown by |", "|---|---|---|"]
+    assert sentences(check_features, FEATURES, [*head, "| HANDLER | yes | `test_handler_statements_walk_a_key` |"]) == []
+    assert "names no test" in sentences(check_features, FEATURES, [*head, "| `HANDLER` | yes | |"])[0]
+    assert "no test test_of_nothing" in sentences(check_features, FEATURES, [*head, "| x | yes | `test_of_nothing` |"])[0]
+    assert sentences(check_features, Path("docs/testing.md"), [*head, "| x | yes | |"]) == []
