@@ -7,6 +7,7 @@
   sim      random lives of a whole database, power cuts at every disk operation, 10,000 states  only with --long
   workshop tests of the scripts that others rely on
   sql      real servers and real connections (tests/sql); with --long 50 kills and 200 random rounds
+  package  the Debian package, installed, upgraded and removed, with a real server (tests/package)
   own      our tests for the server's test driver (tests/mtr/suite/pbxt)
   engine   the server's suite of what every storage engine must do; with --long four other engines beside PBXT
   iuds     the server's suite of inserts, updates and deletes
@@ -93,6 +94,7 @@ def all_suites():
         cargo["sim"],
         Suite("workshop", [*PYTEST, "scripts/tests"], {}, False, []),
         Suite("sql", [*PYTEST, "tests/sql"], {}, False, ["--long"]),
+        Suite("package", [*PYTEST, "tests/package"], {}, False, []),
         Suite("own", [*MTR, "pbxt"], {}, False, []),
         Suite("engine", [*MTR, "storage_engine"], {}, False, compared),
         Suite("iuds", [*MTR, "iuds"], {}, False, []),
