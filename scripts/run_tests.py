@@ -17,6 +17,7 @@
   rpl      the same of replicas; most of an hour                                               only with --long
   fk       the same of foreign keys                                                            only with --long
   funcs    the server's suite of SQL functions on the engine                                   only with --long
+  orm      the tests of SQLAlchemy and Django, on PBXT and on InnoDB                           only with --long
   miri     undefined behaviour: the crates with unsafe code, under Rust's interpreter          only with --long
 
 The output of each suite goes to build/test/NAME.log, and the end of it to the screen if the suite fails. The last line of all is
@@ -101,6 +102,7 @@ def all_suites():
         Suite("rr_trx", ["scripts/rr_trx.py", "--seconds", "10"], {}, False, ["--seconds", "300"]),
         *[Suite(name, [*MTR, name], {}, True, []) for name in ("trx", "binlog", "rpl", "fk")],
         Suite("funcs", [*MTR, "funcs"], {}, True, []),
+        Suite("orm", ["scripts/orm_suites.py", "--mem"], {}, True, []),
         cargo["miri"],
         cargo["miri-log"],
     ]
