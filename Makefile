@@ -28,7 +28,7 @@ LDFLAGS := -shared -Wl,--version-script=build/plugin/exports.map -Wl,-z,nodelete
            -Wl,--gc-sections
 LDLIBS := -lpthread -ldl -lm
 
-.PHONY: help setup plugin run start stop env test test-long bench lint clean core always
+.PHONY: help setup plugin package run start stop env test test-long bench lint clean core always
 
 ## help: this list
 help:
@@ -38,7 +38,7 @@ help:
 	@echo "First time: make setup && make start && scripts/server exec"
 	@echo "Variables:  MARIADB_HEADERS=dir   build against other headers (checked against the server's version)"
 	@echo "            MARIADB_PREFIX=dir    use another server: dir/sbin/mariadbd"
-	@echo "            ARGS='...'            passed on by run, start, test, test-long and bench"
+	@echo "            ARGS='...'            passed on by run, start, package, test, test-long and bench"
 
 ## setup: make a bare Debian 12 ready: compiler, Python tools, a private MariaDB with its headers (repeatable)
 setup:
@@ -74,6 +74,10 @@ $(PLUGIN): $(OBJECTS) $(CORE) build/plugin/exports.map
 	@$(CXX) $(LDFLAGS) -o $@.new $(OBJECTS) $(CORE) $(LDLIBS) && mv $@.new $@
 
 -include $(OBJECTS:.o=.d)
+
+## package: make a Debian package of plugin, settings and inspector for exactly the server in build/mariadb
+package: plugin
+	@$(VENV)/python scripts/package.py $(ARGS)
 
 ## run: show the engine at work on a private server, prove each claim, and leave the server running
 run: plugin

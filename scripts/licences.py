@@ -51,13 +51,13 @@ def satisfied(expression, allowed):
     return alternatives()
 
 
-def linked_packages(metadata):
-    """Packages reachable from the plugin's core without test dependencies, sorted by name."""
+def linked_packages(metadata, root=ROOT_CRATE):
+    """Packages reachable from the plugin's core, or another crate, without test dependencies, sorted by name."""
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
-    start = next((identity for identity, package in packages.items() if package["name"] == ROOT_CRATE), None)
+    start = next((identity for identity, package in packages.items() if package["name"] == root), None)
     if start is None:
-        raise Problem(f"the workspace has no crate {ROOT_CRATE}: correct ROOT_CRATE in scripts/licences.py.")
+        raise Problem(f"the workspace has no crate {root}: correct its name in scripts/.")
     reached, waiting = set(), [start]
     while waiting:
         identity = waiting.pop()

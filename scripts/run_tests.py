@@ -7,6 +7,7 @@
   sim      random lives of a whole database, power cuts at every disk operation, 10,000 states  only with --long
   workshop tests of the scripts that others rely on
   sql      real servers and real connections (tests/sql); with --long 50 kills and 200 random rounds
+  package  the Debian package, installed, upgraded and removed, with a real server (tests/package)
   own      our tests for the server's test driver (tests/mtr/suite/pbxt)
   engine   the server's suite of what every storage engine must do; with --long four other engines beside PBXT
   iuds     the server's suite of inserts, updates and deletes
@@ -17,6 +18,7 @@
   fk       the same of foreign keys                                                            only with --long
   period, sequence, handler   the same of application periods, sequences and HANDLER           only with --long
   funcs    the server's suite of SQL functions on the engine                                   only with --long
+  orm      the tests of SQLAlchemy and Django, on PBXT and on InnoDB                           only with --long
   miri     undefined behaviour: the crates with unsafe code, under Rust's interpreter          only with --long
 
 The output of each suite goes to build/test/NAME.log, and the end of it to the screen if the suite fails. The last line of all is
@@ -94,12 +96,14 @@ def all_suites():
         cargo["sim"],
         Suite("workshop", [*PYTEST, "scripts/tests"], {}, False, []),
         Suite("sql", [*PYTEST, "tests/sql"], {}, False, ["--long"]),
+        Suite("package", [*PYTEST, "tests/package"], {}, False, []),
         Suite("own", [*MTR, "pbxt"], {}, False, []),
         Suite("engine", [*MTR, "storage_engine"], {}, False, compared),
         Suite("iuds", [*MTR, "iuds"], {}, False, []),
         Suite("rr_trx", ["scripts/rr_trx.py", "--seconds", "10"], {}, False, ["--seconds", "300"]),
         *[Suite(name, [*MTR, name], {}, True, []) for name in ("trx", "binlog", "rpl", "fk", "period", "sequence", "handler")],
         Suite("funcs", [*MTR, "funcs"], {}, True, []),
+        Suite("orm", ["scripts/orm_suites.py", "--mem"], {}, True, []),
         cargo["miri"],
         cargo["miri-log"],
     ]

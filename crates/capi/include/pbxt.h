@@ -498,7 +498,7 @@ typedef struct pbxt_foreign_key_info {
   uint8_t bound;                  /* 1: there is a fitting parent */
   pbxt_text parent_index;         /* by which its rows are found; empty if not bound */
 } pbxt_foreign_key_info;
-/* Calls f for each constraint of a table, in the order of its definition, until f returns non-zero. No latch
+/* Calls f for each constraint of a table, in the order of their names' bytes, until f returns non-zero. No latch
  * is held in f; what a line points to is valid until f returns. */
 pbxt_status pbxt_foreign_keys_of(pbxt_db* db, const char* table, size_t table_len,
                                  int (*f)(void* ctx, const pbxt_foreign_key_info* key), void* ctx);

@@ -1,7 +1,7 @@
 //! Foreign list: the constraints of a table and those that name it, for hosts and tools.
 //!
 //! Why it exists: hosts print definitions and decide which tables a statement may touch; they see names, never bindings.
-//! Rules: FK2 what is bound is read when the list is made. FK8 provisional tables are children of nobody.
+//! Rules: FK2 what is bound is read when the list is made. FK8 provisional tables are children of nobody. FK52 order.
 //! Latches and I/O: the catalog's, for one look-up at a time; none while the caller reads the list.
 
 use crate::database::Database;
@@ -44,7 +44,7 @@ pub struct ForeignKeyInfo {
 }
 
 impl Database {
-    /// The constraints of a table, in the order of its definition.
+    /// The constraints of a table, in the order of their names (FK52).
     pub fn foreign_keys_of(&self, table: &str) -> Result<Vec<ForeignKeyInfo>> {
         let child = self.catalog.find(table)?;
         let def = child.def();
@@ -55,9 +55,11 @@ impl Database {
             _ => None,
         };
         let keys = def.foreign_keys.iter().enumerate();
-        Ok(keys
+        let mut list: Vec<_> = keys
             .map(|(number, key)| describe(&def, key, link(number, key).as_deref()))
-            .collect())
+            .collect();
+        list.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        Ok(list)
     }
 
     /// A number that is another whenever a list made before may be wrong: who keeps one reads the number first, then makes the list.

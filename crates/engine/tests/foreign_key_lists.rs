@@ -75,3 +75,18 @@ fn a_table_made_to_replace_another_is_no_child_in_lists() {
     assert_eq!(names, ["./d/c"]);
     assert_eq!(db.foreign_keys_of("./d/#new").expect("a list")[0].name, "fk");
 }
+
+#[test]
+fn a_list_is_in_the_order_of_names_whatever_the_order_of_definition() {
+    let (db, _disk) = database();
+    db.create_table(Plan::new("./d/p", 1).definition(), 1)
+        .expect("a parent");
+    let names = ["c_ibfk_2", "z", "c_ibfk_10", "a", "M"];
+    let child = names.iter().fold(Plan::new("./d/c", 2), |child, name| {
+        child.key(name, &[1], "./d/p", &[0], Action::Restrict, Action::Restrict)
+    });
+    db.create_table(child.definition(), 1).expect("a child");
+    let list = db.foreign_keys_of("./d/c").expect("a list");
+    let seen: Vec<_> = list.iter().map(|key| key.name.as_str()).collect();
+    assert_eq!(seen, ["M", "a", "c_ibfk_10", "c_ibfk_2", "z"], "FK52");
+}
