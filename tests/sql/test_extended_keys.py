@@ -1,7 +1,7 @@
 """Extended keys: behind the columns of an index that is not unique stand those of the primary key (rules X40 to X47).
 
-InnoDB in the same server has them too and is the oracle: of answers, of what EXPLAIN says of an index (its name, bytes of the key used, whether
-it answers alone), and of how many rows the server asked for. Rows are inserted in an order that is not that of their primary keys, so
+InnoDB in the same server has them too and is the oracle: of answers, of what EXPLAIN says of an index (its name, bytes of the key used,
+whether it answers alone), and of how many rows the server asked for. Rows are inserted in an order that is not that of their primary keys, so
 that an index that gives rows in the order of their insertion is found out.
 """
 
@@ -84,7 +84,8 @@ def pair(twin):
 
 def used(session, query):
     """Of each line of EXPLAIN: access, index, bytes of the key, and whether the index answers alone."""
-    return [(row[3], row[5], row[6], "Using index" in (row[9] or "").replace("Using index condition", "")) for row in session.rows("EXPLAIN " + query)]
+    lines = session.rows("EXPLAIN " + query)
+    return [(row[3], row[5], row[6], "Using index" in (row[9] or "").replace("Using index condition", "")) for row in lines]
 
 
 def key_parts(session, query):
@@ -168,8 +169,8 @@ def test_any_primary_key(twin, primary):
     """Composite, descending, partly in the index, with a text of one case for all: entries give back what was stored."""
     for database in (twin.under_test, twin.oracle):
         database.ok(
-            f"CREATE TABLE t (id INT NOT NULL, a INT NOT NULL, b INT, c VARCHAR(20) NOT NULL, u INT, pad VARCHAR(200), PRIMARY KEY ({primary}),"
-            f" KEY a (a), KEY b (b, c), KEY c (c), UNIQUE KEY u (u), KEY au (a, u)) ENGINE={database.engine}"
+            "CREATE TABLE t (id INT NOT NULL, a INT NOT NULL, b INT, c VARCHAR(20) NOT NULL, u INT, pad VARCHAR(200),"
+            f" PRIMARY KEY ({primary}), KEY a (a), KEY b (b, c), KEY c (c), UNIQUE KEY u (u), KEY au (a, u)) ENGINE={database.engine}"
         )
         database.ok(FILL.format(rows=ROWS))
         database.ok("UPDATE t SET c = CONCAT(c, IF(id MOD 2, 'Ä', 'a '))")
@@ -182,11 +183,15 @@ def test_any_primary_key(twin, primary):
     assert twin.under_test.rows("CHECK TABLE t EXTENDED")[0][3] == "OK"
 
 
-@pytest.mark.parametrize("collation", ["utf8mb4_general_ci", "utf8mb4_unicode_ci", "latin1_swedish_ci", "utf8mb4_bin", "utf8mb4_unicode_nopad_ci"])
+@pytest.mark.parametrize(
+    "collation",
+    ["utf8mb4_general_ci", "utf8mb4_unicode_ci", "latin1_swedish_ci", "utf8mb4_bin", "utf8mb4_unicode_nopad_ci"],
+)
 def test_a_primary_key_of_text_comes_back_as_it_was_written(twin, collation):
     """Rule X46: weights do not say upper from lower case, entries do."""
     charset = collation.split("_", maxsplit=1)[0]
-    twin.ok(f"CREATE TABLE t (name VARCHAR(30) CHARACTER SET {charset} COLLATE {collation} PRIMARY KEY, a INT, b INT, KEY a (a), KEY b (b))")
+    name = f"name VARCHAR(30) CHARACTER SET {charset} COLLATE {collation} PRIMARY KEY"
+    twin.ok(f"CREATE TABLE t ({name}, a INT, b INT, KEY a (a), KEY b (b))")
     twin.ok("INSERT INTO t SELECT CONCAT(IF(seq MOD 2, 'Key', 'kEY'), seq * 7919 MOD 3000), seq MOD 20, seq MOD 7 FROM seq_1_to_3000")
     twin.ok("UPDATE t SET name = LOWER(name) WHERE a = 3")
     for query in (
@@ -217,7 +222,12 @@ def test_adding_and_dropping_the_primary_key_makes_other_indexes(twin):
     twin.ok("CREATE TABLE t (id INT NOT NULL, a INT, b INT, KEY a (a))")
     twin.ok("INSERT INTO t SELECT seq * 3001 MOD 4000, seq MOD 40, seq FROM seq_1_to_4000")
     query = "SELECT id FROM t WHERE a = 7"
-    for statement, alone in (("ADD PRIMARY KEY (id)", True), ("DROP PRIMARY KEY", False), ("ADD PRIMARY KEY (id, b)", True), ("RENAME COLUMN id TO no", None)):
+    for statement, alone in (
+        ("ADD PRIMARY KEY (id)", True),
+        ("DROP PRIMARY KEY", False),
+        ("ADD PRIMARY KEY (id, b)", True),
+        ("RENAME COLUMN id TO no", None),
+    ):
         for database in (twin.under_test, twin.oracle):
             database.ok(f"ALTER TABLE t {statement}")
         if alone is None:
@@ -230,7 +240,10 @@ def test_adding_and_dropping_the_primary_key_makes_other_indexes(twin):
 def test_foreign_keys_go_by_the_declared_columns(twin):
     """Rule X41: an index is found and used by what it was declared with."""
     twin.ok("CREATE TABLE p (id INT NOT NULL PRIMARY KEY, code INT NOT NULL, KEY code (code))")
-    twin.ok("CREATE TABLE c (no INT NOT NULL PRIMARY KEY, p INT, code INT, KEY p (p), FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE ON UPDATE CASCADE)")
+    twin.ok(
+        "CREATE TABLE c (no INT NOT NULL PRIMARY KEY, p INT, code INT, KEY p (p),"
+        " FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE ON UPDATE CASCADE)"
+    )
     twin.ok("INSERT INTO p SELECT seq, seq MOD 5 FROM seq_1_to_50")
     twin.ok("INSERT INTO c SELECT 1000 - seq, seq MOD 50 + 1, seq FROM seq_1_to_500")
     twin.fails("INSERT INTO c VALUES (5000, 77, 1)", 1452)
@@ -260,11 +273,16 @@ def test_partitions(twin):
 def test_unique_over_long_values_and_virtual_columns(twin):
     """Such indexes have no columns of the primary key to give."""
     twin.ok(
-        "CREATE TABLE t (id INT NOT NULL PRIMARY KEY, body TEXT, a INT, v INT AS (a + 1) VIRTUAL, UNIQUE KEY body (body), KEY v (v), KEY a (a))"
+        "CREATE TABLE t (id INT NOT NULL PRIMARY KEY, body TEXT, a INT, v INT AS (a + 1) VIRTUAL,"
+        " UNIQUE KEY body (body), KEY v (v), KEY a (a))"
     )
     twin.ok("INSERT INTO t (id, body, a) SELECT seq * 3001 MOD 4000, CONCAT('body', seq), seq MOD 40 FROM seq_1_to_4000")
     twin.fails("INSERT INTO t (id, body, a) VALUES (9999, 'body7', 1)", 1062)
-    for query in ("SELECT id FROM t WHERE body = 'body77'", "SELECT id, v FROM t WHERE v = 8 ORDER BY id", "SELECT id FROM t WHERE a = 7 AND v = 8 ORDER BY id"):
+    for query in (
+        "SELECT id FROM t WHERE body = 'body77'",
+        "SELECT id, v FROM t WHERE v = 8 ORDER BY id",
+        "SELECT id FROM t WHERE a = 7 AND v = 8 ORDER BY id",
+    ):
         twin.run(query)
     twin.ok("REPLACE INTO t (id, body, a) VALUES (9999, 'body7', 1)")
     twin.same_table("t")

@@ -41,7 +41,7 @@ PLANS = {
     "SELECT total FROM orders WHERE clerk = 17 AND priority = 3": [("ref", "clerk", "4", "")],
     "SELECT id FROM orders WHERE clerk = 17": [("ref", "clerk", "4", "Using index")],
     "SELECT total FROM orders WHERE clerk = 17 AND id > 30000": [("range", "clerk", "8", "Using index condition")],
-    "SELECT total FROM orders WHERE priority = 3 ORDER BY id DESC LIMIT 5": [("ref", "priority", "1", "-filesort")],
+    "SELECT total FROM orders WHERE priority = 3 ORDER BY id DESC LIMIT 5": [("range", "priority", "1", "-filesort")],
     "SELECT clerk, MAX(id) FROM orders GROUP BY clerk": [("range", "clerk", "4", "Using index for group-by")],
     "SELECT COUNT(*) FROM orders": [(None, None, None, "optimized away")],
     "SELECT COUNT(*) FROM orders WHERE clerk < 100": [("range", "clerk", "4", "Using index")],
