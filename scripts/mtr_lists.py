@@ -32,6 +32,9 @@ FOREIGN_KEYS = [
 # Tests that end in _myisam repeat those that end in _innodb.
 TWINS = ["*_myisam"]
 
+# Tests that copy definition files of MyISAM tables of older servers.
+OLD_FILES = ["*upgrade"]
+
 # What of InnoDB's own tests is about rows, keys, locks and statements.
 INNODB = (
     "alter_algorithm alter_algorithm2 alter_candidate_key alter_copy alter_copy_bulk alter_kill alter_mdl_timeout alter_not_null alter_partitioned* "
@@ -62,7 +65,7 @@ SELECTIONS = {
     "fk": Selection(FOREIGN_KEYS),
     "gcol": Selection([Part("gcol", ["*"], [*TWINS, "*fk*"])], past=True),
     "vcol": Selection(
-        [Part("vcol", ["*"], [*TWINS, "*fk*", "vcol_handler_aria"], "load_data partition vcol_misc update_binlog vcol_supported_sql_funcs".split())],
+        [Part("vcol", ["*"], [*TWINS, *OLD_FILES, "*fk*", "vcol_handler_aria"], "load_data partition vcol_misc vcol_supported_sql_funcs".split())],
         past=True,
     ),
     "versioning": Selection([Part("versioning", ["*"], ["foreign"], ["derived"])], past=True),

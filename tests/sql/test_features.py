@@ -351,3 +351,19 @@ def test_a_virtual_column_is_read_with_its_row(db):
     assert "Using index" in (db.rows("EXPLAIN SELECT a FROM t WHERE a < 10")[0][9] or "")
     assert "Using index" not in (db.rows("EXPLAIN SELECT v FROM t WHERE v < 10")[0][9] or "").replace("Using index condition", "")
     assert sorted(db.rows("SELECT v FROM t WHERE v < 10")) == [(v,) for v in range(2, 10)]
+
+
+@pytest.mark.pbxt_only
+def test_rollback_to_a_savepoint_keeps_tables_that_were_read_from_ddl(db):
+    for name in "st":
+        db.ok(f"CREATE TABLE {name} (n INT PRIMARY KEY) ENGINE={{engine}}")
+    reader, other = db.session(), db.session()
+    reader.ok("BEGIN")
+    reader.ok("SELECT * FROM s")
+    reader.ok("SAVEPOINT here")
+    reader.ok("SELECT * FROM t")
+    reader.ok("ROLLBACK TO here")
+    drop = other.later("DROP TABLE t")
+    assert drop.waits()
+    reader.ok("COMMIT")
+    assert drop.result().error is None
