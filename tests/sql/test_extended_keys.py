@@ -1,7 +1,7 @@
 """Extended keys: behind the columns of an index that is not unique stand those of the primary key (rules X40 to X47).
 
 InnoDB in the same server has them too and is the oracle: of answers, of what EXPLAIN says of an index (its name, bytes of the key used,
-whether it answers alone), and of how many rows the server asked for. Rows are inserted in an order that is not that of their primary keys, so
+whether it answers alone), and of how many rows the server asked for. Rows are inserted in another order than that of primary keys, so
 that an index that gives rows in the order of their insertion is found out.
 """
 
