@@ -82,7 +82,7 @@ impl World {
     /// One transaction of some changes; sometimes it is taken back.
     fn change(&mut self) {
         let mut rows = self.rows.clone();
-        for _ in 0..1 + self.dice.below(25) {
+        for _ in 0..=self.dice.below(25) {
             match self.dice.below(6) {
                 0..3 => self.insert(&mut rows),
                 3 | 4 => self.update(&mut rows),
