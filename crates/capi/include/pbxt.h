@@ -396,7 +396,8 @@ typedef struct pbxt_index {
   uint8_t primary;
   uint32_t part_count;
   const pbxt_key_part* parts;
-  uint32_t extension_count; /* of the parts, the last ones: columns of the primary key that were not declared */
+  uint32_t
+      extension_count; /* of the parts, the last ones: columns of the primary key that were not declared */
 } pbxt_index;
 
 typedef enum pbxt_fk_action { /* SQL:2016 part 2, 15.17 */
@@ -498,8 +499,8 @@ typedef struct pbxt_foreign_key_info {
   uint8_t bound;                  /* 1: there is a fitting parent */
   pbxt_text parent_index;         /* by which its rows are found; empty if not bound */
 } pbxt_foreign_key_info;
-/* Calls f for each constraint of a table, in the order of their names' bytes, until f returns non-zero. No latch
- * is held in f; what a line points to is valid until f returns. */
+/* Calls f for each constraint of a table, in the order of their names' bytes, until f returns non-zero. No
+ * latch is held in f; what a line points to is valid until f returns. */
 pbxt_status pbxt_foreign_keys_of(pbxt_db* db, const char* table, size_t table_len,
                                  int (*f)(void* ctx, const pbxt_foreign_key_info* key), void* ctx);
 /* The same for constraints that are bound to this table as their parent, ordered by child. Tables about to be
@@ -661,8 +662,8 @@ pbxt_status pbxt_cursor_judge(pbxt_cursor* cursor, pbxt_judge judge, void* ctx);
 pbxt_status pbxt_index_judge_entries(pbxt_cursor* cursor);
 
 uint64_t pbxt_cursor_row_id(const pbxt_cursor* cursor); /* of the row last read or inserted; 0 in a load */
-/* Writes the key of `record` in an index, as bytes that compare as keys do, and at most cap of them. The record
- * needs the columns of the index only. */
+/* Writes the key of `record` in an index, as bytes that compare as keys do, and at most cap of them. The
+ * record needs the columns of the index only. */
 pbxt_status pbxt_cursor_key(pbxt_cursor* cursor, uint32_t index, const uint8_t* record, uint8_t* out,
                             size_t cap);
 pbxt_status pbxt_fetch(pbxt_cursor* cursor, uint64_t row_id,
