@@ -93,7 +93,7 @@ std::string ha_pbxt::values_of(const std::string& constraint) const {
 int ha_pbxt::read_example(uint64_t row_id) {
   table->use_all_columns();
   if (int error = ha_rnd_init(false)) return error;
-  mi_int8store(ref, row_id);
+  mi_int8store(ref + ref_length - sizeof(uint64_t), row_id);
   int error = ha_rnd_pos(table->record[0], ref);
   ha_rnd_end();
   return error;

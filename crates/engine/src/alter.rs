@@ -259,8 +259,8 @@ impl Database {
         let op = |(_, def): &Redefined| CatalogOp::Put(Box::new(def.clone()), 1);
         let ops: Vec<CatalogOp> = changed.iter().map(op).collect();
         self.log_ddl(&ops, Space::Row)?;
-        stop_point!("alter.after_log");
         self.publish_altered(&changed);
+        stop_point!("ddl.after_publish");
         drop(locked);
         Ok(())
     }

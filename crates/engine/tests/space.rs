@@ -236,9 +236,10 @@ fn an_idle_database_comes_near_its_compacted_size_and_work_is_bounded() {
     let idle = space(&store);
     assert!(idle.row_upper * 10 <= idle.row_base, "S37: {idle:?}");
     let waiting = idle.row_unnamed + idle.index_unnamed + idle.log_unneeded;
+    // What waits for a checkpoint has a bound of its own, which is a sixth of a database as small as this one.
     assert!(waiting <= 2 * geometry().hot_segment_bytes, "D29: {idle:?}");
     assert!(
-        idle.total() * 100 <= compacted.total() * 115,
+        (idle.total() - waiting) * 100 <= compacted.total() * 115,
         "S37: {idle:?}, compacted {compacted:?}"
     );
     let written = store.db.upkeep_counters().merge_bytes_written.get() - before;
