@@ -17,7 +17,6 @@ use crate::stats::count;
 use crate::tail::BATCH_HEADER_BYTES;
 use crossbeam_epoch::Guard;
 use pbxt_base::{Lsn, Result};
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Bytes read before the record's sector, for the header of its batch: commits of some dozen connections.
@@ -62,10 +61,6 @@ impl Misses {
     }
 }
 
-thread_local! {
-    static WINDOW: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
 impl Core {
     /// The record at `lsn`, whose chunk is not in memory, if it is better read alone and can be; else the chunk is to be loaded.
     #[cold]
@@ -85,29 +80,28 @@ impl Core {
         }
         let from = (lsn - lsn % BATCH_ALIGN).saturating_sub(BEFORE_BYTES).max(body);
         let to = (lsn + BEHIND_BYTES).min(end);
-        WINDOW.with_borrow_mut(|window| {
-            window.clear();
-            self.append_log(window, from, to)?;
-            let Some(header) = self.batch_around(window, from, lsn) else {
-                return Ok(None);
-            };
-            let batch_end = header.lsn.raw() + u64::from(header.length);
-            if batch_end > end {
-                return Ok(None);
-            }
-            self.append_log(window, to, batch_end)?;
-            let at = (header.lsn.raw() - from) as usize;
-            let Some(records) = header.verified_records(&window[at..]) else {
-                return Ok(None);
-            };
-            let offset = (lsn - header.lsn.raw() - BATCH_HEADER_BYTES) as usize;
-            let found = copy_of(&records[offset..], guard);
-            if found.is_some() {
-                count(&self.counters.cache_misses, 1);
-                count(&self.counters.read_alone, 1);
-            }
-            Ok(found)
-        })
+        // Allocated for each read, which costs a hundred times more: a buffer for every thread would be memory that no budget knows.
+        let mut window = Vec::new();
+        self.append_log(&mut window, from, to)?;
+        let Some(header) = self.batch_around(&window, from, lsn) else {
+            return Ok(None);
+        };
+        let batch_end = header.lsn.raw() + u64::from(header.length);
+        if batch_end > end {
+            return Ok(None);
+        }
+        self.append_log(&mut window, to, batch_end)?;
+        let at = (header.lsn.raw() - from) as usize;
+        let Some(records) = header.verified_records(&window[at..]) else {
+            return Ok(None);
+        };
+        let offset = (lsn - header.lsn.raw() - BATCH_HEADER_BYTES) as usize;
+        let found = copy_of(&records[offset..], guard);
+        if found.is_some() {
+            count(&self.counters.cache_misses, 1);
+            count(&self.counters.read_alone, 1);
+        }
+        Ok(found)
     }
 
     /// Appends the bytes `[from, to)` of one chunk of the log, if there are any.
