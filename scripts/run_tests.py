@@ -5,6 +5,7 @@
   loom     interleavings of the latches, of the log's tail and of the transaction table
   history  concurrent transactions on every isolation level, searched for what it forbids: 20,000, with --long 1,000,000 a level
   sim      random lives of a whole database, power cuts at every disk operation, 10,000 states  only with --long
+  paths    instructions of the engine's hot paths, against the recorded ones (scripts/hot_paths.py)
   workshop tests of the scripts that others rely on
   sql      real servers and real connections (tests/sql); with --long 50 kills and 200 random rounds
   package  the Debian package, installed, upgraded and removed, with a real server (tests/package)
@@ -94,6 +95,7 @@ def all_suites():
         cargo["loom-log"],
         cargo["history"],
         cargo["sim"],
+        Suite("paths", ["scripts/hot_paths.py"], {}, False, []),
         Suite("workshop", [*PYTEST, "scripts/tests"], {}, False, []),
         Suite("sql", [*PYTEST, "tests/sql"], {}, False, ["--long"]),
         Suite("package", [*PYTEST, "tests/package"], {}, False, []),

@@ -60,9 +60,10 @@ FLOORS = {
     "cli": ["engine", "txlog", "rows", "index", "segment", "io", "base"],
     "testkit": ["io", "base"],
     "sim": ["engine", "segment", "rows", "txn", "testkit", "io", "base"],
+    "paths": ["engine", "rows", "segment", "testkit", "io", "base"],
 }
 OUTSIDE_WORLD = re.compile(r"\bstd::(?:fs|net|process)\b|\bthread::(?:spawn|Builder)\b|\b(?:Instant|SystemTime)::now\b")
-WITH_OUTSIDE_WORLD = {"io", "testkit", "sim", "cli"}
+WITH_OUTSIDE_WORLD = {"io", "testkit", "sim", "paths", "cli"}
 
 FUNCTION = re.compile(r"^(?P<indent>\s*)(?:pub(?:\([^)]*\))? )?(?:const |async |unsafe |extern \"C\" )*fn (?P<name>\w+)")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
