@@ -139,10 +139,7 @@ impl Session {
             txn: self.work.txn,
             lsn,
         };
-        let mut runs = vec![Arc::new(RowRun {
-            stamp,
-            pieces: loaded.rows.pieces.clone(),
-        })];
+        let mut runs = vec![Arc::new(RowRun::new(stamp, loaded.rows.pieces.clone()))];
         runs.extend(table.base.shape().runs.iter().cloned());
         table.base.install(RowShape { runs });
         for (index, run) in table.indexes.iter().zip(&loaded.runs) {

@@ -345,7 +345,7 @@ impl BulkWriter {
             txn: tag.0,
             lsn: tag.1,
         };
-        Ok(RowRun { stamp, pieces })
+        Ok(RowRun::new(stamp, pieces))
     }
 
     fn build_runs(

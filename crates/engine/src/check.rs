@@ -149,9 +149,7 @@ pub fn check_table(
 
 /// About how many rows, slots and entries a check looks at.
 fn steps_of(session: &mut Session, table: &Arc<Table>) -> Result<u64> {
-    let shape = table.base.shape();
-    let pieces = shape.runs.iter().flat_map(|run| &run.pieces);
-    let slots: u64 = pieces.map(|piece| piece.section().entries).sum();
+    let slots = table.base.shape().slots();
     let parts = table.indexes.iter().map(Index::parts);
     let entries: u64 = parts
         .map(|parts| parts.runs.iter().map(|run| run.entries()).sum::<u64>())

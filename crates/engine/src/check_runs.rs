@@ -103,11 +103,7 @@ pub(crate) fn check_index_runs(
             ));
         }
         for piece in &run.pieces {
-            let alone = Arc::new(Run {
-                index: run.index,
-                tag: run.tag,
-                pieces: vec![Arc::clone(piece)],
-            });
+            let alone = Arc::new(Run::of(run.index, run.tag, vec![Arc::clone(piece)]));
             let checked = check_index_piece(session, name, piece, alone, check);
             check.absorb(&format!("index '{name}'"), checked)?;
         }

@@ -239,10 +239,7 @@ fn install(batch: &CompactBatch, homed: &[Homed], written: &WrittenRows<'_>) {
             continue;
         }
         let _latch = table.shaping.lock();
-        let mut runs = vec![Arc::new(RowRun {
-            stamp: SETTLED,
-            pieces,
-        })];
+        let mut runs = vec![Arc::new(RowRun::new(SETTLED, pieces))];
         runs.extend(table.base.shape().runs.iter().cloned());
         table.base.install(RowShape { runs });
     }

@@ -51,8 +51,7 @@ pub(crate) fn adopt_held(db: &Database, mut held: Vec<HeldRow>) -> Result<()> {
         let pieces = written.of(number);
         if !pieces.is_empty() {
             let _latch = table.shaping.lock();
-            let stamp = SETTLED;
-            let mut runs = vec![Arc::new(RowRun { stamp, pieces })];
+            let mut runs = vec![Arc::new(RowRun::new(SETTLED, pieces))];
             runs.extend(table.base.shape().runs.iter().cloned());
             table.base.install(RowShape { runs });
         }

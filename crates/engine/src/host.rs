@@ -397,8 +397,9 @@ pub struct HostCursor {
     keys: KeyChanges,
     scratch: Vec<u8>,
     search: Vec<u8>,
-    /// The index being read has all columns that are wanted, and the statement locks no rows by reading them.
-    covering: Option<usize>,
+    /// The index being read, if it has all columns that are wanted, in so many leading parts, and the statement locks no rows by
+    /// reading them.
+    covering: Option<(usize, usize)>,
     may_cover: bool,
     judge: Option<Arc<dyn EntryJudge>>,
     /// The index being read, if its entries are judged.
@@ -455,13 +456,6 @@ impl HostCursor {
         self.cursor.bind(session, bind)
     }
 
-    /// Only these columns are filled by reads from now on.
-    pub fn project(&mut self, columns: ColumnSet) {
-        if *self.projection.columns() != columns {
-            self.projection = self.host.codec.projection(columns);
-        }
-    }
-
     /// Table scans that start from now on may leave out rows that this filter turns away; of the table's schema.
     pub fn set_filter(&mut self, filter: Option<RowFilter>) {
         self.cursor.set_filter(filter);
@@ -507,7 +501,9 @@ impl HostCursor {
             values: &mut self.values,
             has_blobs: self.has_blobs,
             record,
-            covering: self.covering.and_then(|index| self.host.makers.get(index)),
+            covering: self
+                .covering
+                .and_then(|(index, parts)| Some((self.host.makers.get(index)?, parts))),
             judging,
             scratch: &mut self.scratch,
         };
@@ -538,9 +534,7 @@ impl HostCursor {
 
     /// Begins reading through an index.
     pub fn index_start(&mut self, session: &mut Session, index: usize) -> Result<()> {
-        let maker = self.host.maker(index)?;
-        let covers = self.may_cover && self.projection.columns().is_subset(maker.restorable_columns());
-        self.covering = covers.then_some(index);
+        self.cover(index)?;
         self.judged = None;
         self.cursor.index_start(session, index)
     }
@@ -743,7 +737,7 @@ struct Fill<'a> {
     has_blobs: bool,
     record: &'a mut [u8],
     /// Makes columns from keys, where the index being read has all that are wanted.
-    covering: Option<&'a KeyMaker>,
+    covering: Option<(&'a KeyMaker, usize)>,
     judging: Option<Judging<'a>>,
     scratch: &'a mut Vec<u8>,
 }
@@ -776,13 +770,13 @@ impl Show for Fill<'_> {
     }
 
     fn key(&mut self, key: &[u8], unpack: &[u8]) -> Result<()> {
-        if let Some(maker) = self.covering {
+        if let Some((maker, parts_used)) = self.covering {
             if self.has_blobs {
                 self.values.begin(RowId::new(0));
             }
             maker.record_from_key(
-                key,
-                unpack,
+                (key, unpack),
+                parts_used,
                 self.projection,
                 self.record,
                 self.values,

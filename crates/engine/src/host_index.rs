@@ -6,7 +6,7 @@
 
 use super::HostCursor;
 use crate::error::Result;
-use pbxt_rows::{HostRecord, KeyPart, KeySpec};
+use pbxt_rows::{ColumnSet, HostRecord, KeyMaker, KeyPart, KeySpec};
 
 /// One index as the host sees it when it opens a table.
 pub struct HostIndex {
@@ -50,6 +50,29 @@ fn context_of(part: &KeyPart, all: &[HostIndex]) -> Option<usize> {
 }
 
 impl HostCursor {
+    /// Only these columns are filled by reads from now on.
+    pub fn project(&mut self, columns: ColumnSet) {
+        if *self.projection.columns() == columns {
+            return;
+        }
+        self.projection = self.host.codec.projection(columns);
+        if let Some((index, _)) = self.covering {
+            self.covering = self.coverage(index, &self.host.makers[index]);
+        }
+    }
+
+    /// Reads of index `index` take what is wanted from its entries, if they have it.
+    pub(super) fn cover(&mut self, index: usize) -> Result<()> {
+        self.covering = self.coverage(index, self.host.maker(index)?);
+        Ok(())
+    }
+
+    fn coverage(&self, index: usize, maker: &KeyMaker) -> Option<(usize, usize)> {
+        let wanted = self.projection.columns();
+        let covers = self.may_cover && wanted.is_subset(maker.restorable_columns());
+        covers.then(|| (index, maker.parts_for(wanted)))
+    }
+
     /// The key of a record in an index.
     ///
     /// # Errors

@@ -76,7 +76,15 @@ impl Fill<'_> {
         else {
             return Ok(Admission::Wanted);
         };
-        maker.record_from_key(key, unpack, columns, self.record, self.values, self.scratch)?;
+        let all = maker.part_count();
+        maker.record_from_key(
+            (key, unpack),
+            all,
+            columns,
+            self.record,
+            self.values,
+            self.scratch,
+        )?;
         judge.judge(self.record, row)
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct IndexScan {
     number: usize,
     /// Parts the entries come from; exchanged when the index has others (see `Cursor::renew`).
     parts: Option<Arc<IndexParts>>,
+    /// How often the index had got other parts before these were taken.
+    installs: u64,
     entries: MergedCursor,
     forward: bool,
     ended: bool,
@@ -82,6 +84,7 @@ impl IndexScan {
         self.forward = forward;
         self.ended = false;
         self.ahead.reset();
+        self.installs = index.installs();
         let parts = index.parts();
         self.entries.seek(&parts, &db.cache, from, forward)?;
         self.parts = Some(parts);
@@ -248,9 +251,11 @@ impl Cursor {
         is_outgrown: bool,
     ) -> Result<()> {
         let index = &table.indexes[self.index.number];
-        let is_current = |parts: &Arc<IndexParts>| index.has_parts(parts);
-        if !is_outgrown && forward == self.index.forward && self.index.parts.as_ref().is_some_and(is_current)
-        {
+        let is_current = || {
+            let parts = self.index.parts.as_ref();
+            parts.is_some_and(|parts| index.is_unchanged(self.index.installs) || index.has_parts(parts))
+        };
+        if !is_outgrown && forward == self.index.forward && is_current() {
             return Ok(());
         }
         if self.index.ended && forward == self.index.forward {
@@ -281,7 +286,9 @@ impl Cursor {
     /// Walks groups of events of one (key, row id) until one shows its row.
     fn walk(&mut self, session: &mut Session, table: &Arc<Table>, mut show: impl Show) -> Result<bool> {
         let index = &table.indexes[self.index.number];
-        if let Some(shown) = self.serve_ahead(session, index, &mut show)? {
+        if self.index.ahead.is_waiting()
+            && let Some(shown) = self.serve_ahead(session, index, &mut show)?
+        {
             return Ok(shown);
         }
         if self.index.ended {

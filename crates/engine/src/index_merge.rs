@@ -272,7 +272,7 @@ impl IndexJob {
                 .find(|run| run.pieces.iter().any(|piece| Arc::ptr_eq(piece, &pieces[0])))
                 .and_then(|run| run.tag);
             let pieces = pieces.clone();
-            Arc::new(Run { index, tag, pieces })
+            Arc::new(Run::of(index, tag, pieces))
         });
         let inputs = choice.inputs.iter().flatten();
         let swept = if choice.covers_base {
@@ -359,11 +359,7 @@ impl IndexJob {
                 left.sort_by(|a, b| (a.first_key(), a.last_key()).cmp(&(b.first_key(), b.last_key())));
             }
             if !left.is_empty() {
-                runs.push(Arc::new(Run {
-                    index: index.def.id,
-                    tag,
-                    pieces: left,
-                }));
+                runs.push(Arc::new(Run::of(index.def.id, tag, left)));
             }
         }
         index.install(with_runs(&parts, runs));

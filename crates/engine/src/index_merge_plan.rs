@@ -238,11 +238,7 @@ pub(crate) fn move_down(runs: &[Arc<Run>]) -> Option<Vec<Arc<Run>>> {
         if pieces.len() == run.pieces.len() {
             return Arc::clone(run);
         }
-        Arc::new(Run {
-            index,
-            tag: run.tag,
-            pieces,
-        })
+        Arc::new(Run::of(index, run.tag, pieces))
     };
     let mut result: Vec<_> = left
         .into_iter()

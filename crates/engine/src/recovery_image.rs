@@ -227,10 +227,7 @@ impl<'s> Pieces<'s> {
             let file = self.file(SegmentClass::Cold, id)?;
             pieces.push(Arc::new(RowPiece::open(file, section)?));
         }
-        Ok(Arc::new(RowRun {
-            stamp: run.stamp,
-            pieces,
-        }))
+        Ok(Arc::new(RowRun::new(run.stamp, pieces)))
     }
 
     fn index_run(

@@ -198,10 +198,7 @@ impl MergeJob {
                 left.sort_by_key(|piece| piece.first);
             }
             if !left.is_empty() {
-                runs.push(Arc::new(RowRun {
-                    stamp: run.stamp,
-                    pieces: left,
-                }));
+                runs.push(Arc::new(RowRun::new(run.stamp, left)));
             }
         }
         self.table.base.install(RowShape { runs });
@@ -239,12 +236,7 @@ fn move_down(table: &Table) -> bool {
             .into_iter()
             .zip(&shape.runs)
             .filter(|(pieces, _)| !pieces.is_empty());
-        let runs = runs.map(|(pieces, run)| {
-            Arc::new(RowRun {
-                stamp: run.stamp,
-                pieces,
-            })
-        });
+        let runs = runs.map(|(pieces, run)| Arc::new(RowRun::new(run.stamp, pieces)));
         table.base.install(RowShape { runs: runs.collect() });
     }
     moved

@@ -60,6 +60,9 @@ pub(crate) struct RowRun {
     pub stamp: Stamp,
     /// Rising, without overlap.
     pub pieces: Vec<Arc<RowPiece>>,
+    /// Of all pieces: statements ask for sums, and a large run has hundreds of pieces.
+    slots: u64,
+    stored_bytes: u64,
 }
 
 /// One section of a piece file with blocks of one table.
@@ -160,6 +163,11 @@ impl RowShape {
         })
     }
 
+    /// Slots of all runs; a row has one in each run that has it.
+    pub(crate) fn slots(&self) -> u64 {
+        self.runs.iter().map(|run| run.slots).sum()
+    }
+
     /// Bytes on disk.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.runs.iter().map(|run| run.stored_bytes()).sum()
@@ -167,6 +175,15 @@ impl RowShape {
 }
 
 impl RowRun {
+    pub(crate) fn new(stamp: Stamp, pieces: Vec<Arc<RowPiece>>) -> Self {
+        Self {
+            stamp,
+            slots: pieces.iter().map(|piece| piece.section().entries).sum(),
+            stored_bytes: pieces.iter().map(|piece| piece.stored_bytes()).sum(),
+            pieces,
+        }
+    }
+
     /// Number of the piece whose range the row lies in or before.
     pub(crate) fn piece_at(&self, row: RowId) -> usize {
         self.pieces.partition_point(|piece| piece.last < row)
@@ -205,7 +222,7 @@ impl RowRun {
     }
 
     pub(crate) fn stored_bytes(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.stored_bytes()).sum()
+        self.stored_bytes
     }
 
     pub(crate) fn is_tagged(&self) -> bool {

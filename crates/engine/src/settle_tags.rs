@@ -86,10 +86,7 @@ impl Database {
             match self.standing_of_run(run, horizon) {
                 Standing::Settled => {
                     changed = true;
-                    runs.push(Arc::new(RowRun {
-                        stamp: SETTLED,
-                        pieces: run.pieces.clone(),
-                    }));
+                    runs.push(Arc::new(RowRun::new(SETTLED, run.pieces.clone())));
                 }
                 Standing::Dead => changed = true,
                 Standing::Unfinished | Standing::Recent(_) => runs.push(Arc::clone(run)),

@@ -131,14 +131,13 @@ impl Table {
         };
         let mean_row_bytes = payload_bytes.checked_div(rows).unwrap_or(0);
         let shape = self.base.shape();
-        let pieces = shape.runs.iter().flat_map(|run| &run.pieces);
-        let slots: u64 = pieces.map(|piece| piece.section().entries).sum();
+        let slots = shape.slots();
         let data_bytes = match slots {
             0 => payload_bytes,
             // An updated row has a slot, which counts for it.
             _ => shape.stored_bytes() + rows.saturating_sub(slots) * mean_row_bytes,
         };
-        let runs: u64 = self.indexes.iter().map(|index| index.run_totals().bytes).sum();
+        let runs: u64 = self.indexes.iter().map(|index| index.run_bytes()).sum();
         TableInfo {
             id: self.id,
             rows,
@@ -153,6 +152,10 @@ impl Table {
 }
 
 impl Index {
+    fn run_bytes(&self) -> u64 {
+        self.parts().runs.iter().map(|run| run.stored_bytes()).sum()
+    }
+
     fn run_totals(&self) -> RunTotals {
         let parts = self.parts();
         RunTotals {

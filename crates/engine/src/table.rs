@@ -44,6 +44,8 @@ pub struct Index {
 struct Entries {
     /// Where they are: trees and runs.
     parts: ArcSwap<IndexParts>,
+    /// Twice how often they were exchanged; odd while they are being so.
+    installs: AtomicU64,
     /// Bulk loads that published a run of this index (rule X15).
     loads: AtomicU64,
 }
@@ -336,6 +338,20 @@ impl Index {
         Arc::ptr_eq(&self.entries.parts.load(), parts)
     }
 
+    /// A number for `is_unchanged`, to be asked for before the parts are.
+    #[inline]
+    pub(crate) fn installs(&self) -> u64 {
+        self.entries.installs.load(Ordering::Acquire)
+    }
+
+    /// True if parts that were taken after the number are those of now: every move of a cursor asks, and a look at the parts themselves
+    /// costs more. An even number that has not changed says that no exchange has begun of which this thread could have seen
+    /// anything, the new parts included. False says nothing.
+    #[inline]
+    pub(crate) fn is_unchanged(&self, installs: u64) -> bool {
+        installs & 1 == 0 && self.installs() == installs
+    }
+
     /// Adds an event to the active tree. The caller is inside an operation guard (rule G1).
     #[inline]
     pub(crate) fn insert(
@@ -357,7 +373,9 @@ impl Index {
 
     /// Exchanges the parts. The caller holds the table's shape latch (rule B5).
     pub(crate) fn install(&self, parts: IndexParts) {
+        self.entries.installs.fetch_add(1, Ordering::AcqRel);
         self.entries.parts.store(Arc::new(parts));
+        self.entries.installs.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Bytes of trees.

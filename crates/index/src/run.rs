@@ -267,6 +267,9 @@ pub struct Run {
     pub tag: Option<(TxnId, Lsn)>,
     /// Its pieces, keys rising.
     pub pieces: Vec<Arc<RunPiece>>,
+    /// Of all pieces: statements ask for sums, and a large run has hundreds of pieces.
+    entries: u64,
+    stored_bytes: u64,
 }
 
 impl Run {
@@ -291,7 +294,18 @@ impl Run {
             }
             before = piece.last_key();
         }
-        Ok(Run { index, tag, pieces })
+        Ok(Run::of(index, tag, pieces))
+    }
+
+    /// A run of pieces that are known to belong together and to rise.
+    pub fn of(index: IndexId, tag: Option<(TxnId, Lsn)>, pieces: Vec<Arc<RunPiece>>) -> Run {
+        Run {
+            index,
+            tag,
+            entries: pieces.iter().map(|piece| piece.entries()).sum(),
+            stored_bytes: pieces.iter().map(|piece| piece.stored_bytes()).sum(),
+            pieces,
+        }
     }
 
     /// Opens a run from the files and sections of its pieces; a file with several is opened once by the caller who has
@@ -310,7 +324,7 @@ impl Run {
 
     /// Number of entries.
     pub fn entries(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.entries()).sum()
+        self.entries
     }
 
     /// True if there is no piece.
@@ -320,7 +334,7 @@ impl Run {
 
     /// Bytes in files.
     pub fn stored_bytes(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.stored_bytes()).sum()
+        self.stored_bytes
     }
 
     /// True if entries carry transaction ids of their own or the run is tagged.

@@ -271,8 +271,8 @@ impl<'a> Columns<'a> {
             return Err(damaged(reader, &expected, "a greater number"));
         };
         key.truncate(bare);
-        let shifts = (0..suffixes.bytes as u32).rev().map(|place| 8 * place);
-        key.extend(shifts.map(|shift| (suffix >> shift) as u8));
+        // The lowest bytes of the number, the highest of them first.
+        key.extend_from_slice(&suffix.swap_bytes().to_le_bytes()[8 - suffixes.bytes..]);
         Ok(())
     }
 

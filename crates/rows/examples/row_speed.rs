@@ -128,8 +128,8 @@ fn keys(name: &str, codec: &RowCodec, record: HostRecord<'_>, parts: Vec<KeyPart
     measure("  back into the record", || {
         maker
             .record_from_key(
-                black_box(&key),
-                &unpack,
+                (black_box(&key), &unpack),
+                maker.part_count(),
                 all,
                 &mut back,
                 &mut NoBlobs,

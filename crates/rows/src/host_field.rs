@@ -147,6 +147,17 @@ impl HostField {
         Ok(())
     }
 
+    /// Writes a number into a field of `Fixed` bytes, its lowest ones.
+    #[inline]
+    pub(crate) fn write_number(&self, record: &mut [u8], number: u64) {
+        let (at, bytes) = (self.offset, number.to_le_bytes());
+        match self.kind.width() {
+            4 => record[at..at + 4].copy_from_slice(&bytes[..4]),
+            8 => record[at..at + 8].copy_from_slice(&bytes),
+            width => record[at..at + width].copy_from_slice(&bytes[..width]),
+        }
+    }
+
     /// What a field holds while its column is NULL: zeros, padding, an empty value.
     pub(crate) fn write_null(&self, record: &mut [u8]) {
         let at = self.offset;

@@ -45,13 +45,38 @@ impl PartCode {
         Ok(taken)
     }
 
+    /// Reads a number, as `take` would, without a buffer; none is NULL. For parts of `Uint` and `Int`.
+    #[inline]
+    pub(crate) fn take_number(&self, key: &[u8], at: &mut usize) -> Result<Option<u64>> {
+        let mut reader = KeyReader {
+            key,
+            at: *at,
+            flip: if self.descending { 0xFF } else { 0 },
+        };
+        let value = if self.nullable && reader.is_null()? {
+            None
+        } else {
+            Some(self.number_of(reader.number(self.length)?))
+        };
+        *at = reader.at;
+        Ok(value)
+    }
+
+    /// The number that an image stands for.
+    #[inline]
+    fn number_of(&self, image: u64) -> u64 {
+        let bits = match self.encoding {
+            KeyEncoding::Uint => image,
+            KeyEncoding::Int => image ^ TOP_BIT,
+            _ if image & TOP_BIT != 0 => image ^ TOP_BIT,
+            _ => !image,
+        };
+        bits >> (64 - 8 * self.length)
+    }
+
     fn take_from(&self, reader: &mut KeyReader<'_>, value: &mut Vec<u8>) -> Result<Taken> {
-        if self.nullable {
-            match reader.byte()? {
-                NULL => return Ok(Taken::Null),
-                NOT_NULL => {}
-                other => return Err(corrupt(reader.at, "a null marker of 0 or 1", other as u64)),
-            }
+        if self.nullable && reader.is_null()? {
+            return Ok(Taken::Null);
         }
         match self.encoding {
             KeyEncoding::Raw => reader.bytes(self.length, value)?,
@@ -61,15 +86,8 @@ impl PartCode {
                 return Ok(Taken::Weights);
             }
             KeyEncoding::Uint | KeyEncoding::Int | KeyEncoding::F32 | KeyEncoding::F64 => {
-                let image = reader.number(self.length)?;
-                let shift = 64 - 8 * self.length;
-                let bits = match self.encoding {
-                    KeyEncoding::Uint => image,
-                    KeyEncoding::Int => image ^ TOP_BIT,
-                    _ if image & TOP_BIT != 0 => image ^ TOP_BIT,
-                    _ => !image,
-                };
-                value.extend_from_slice(&(bits >> shift).to_le_bytes()[..self.length]);
+                let number = self.number_of(reader.number(self.length)?);
+                value.extend_from_slice(&number.to_le_bytes()[..self.length]);
             }
         }
         Ok(Taken::Value)
@@ -94,6 +112,17 @@ impl KeyReader<'_> {
         Ok(byte ^ self.flip)
     }
 
+    /// Reads the marker before a part that may be NULL.
+    #[inline]
+    fn is_null(&mut self) -> Result<bool> {
+        match self.byte()? {
+            NULL => Ok(true),
+            NOT_NULL => Ok(false),
+            other => Err(corrupt(self.at, "a null marker of 0 or 1", other as u64)),
+        }
+    }
+
+    #[inline]
     fn slice(&mut self, count: usize) -> Result<&[u8]> {
         let rest = self.key.get(self.at..).unwrap_or_default();
         let slice = rest

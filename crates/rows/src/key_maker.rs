@@ -25,6 +25,8 @@ struct Part {
     /// A search tuple has two length bytes before the value.
     tuple_var: bool,
     restorable: bool,
+    /// It is a whole number, in the key as in the record.
+    is_number: bool,
 }
 
 /// Makes the keys of one index from records of one layout.
@@ -64,6 +66,8 @@ impl KeyMaker {
                 field,
                 tuple_var,
                 restorable: code.restorable(spec.unpack()),
+                is_number: matches!(part.encoding, KeyEncoding::Uint | KeyEncoding::Int)
+                    && matches!(field.kind, HostKind::Fixed(width) if usize::from(width) == code.length),
             });
         }
         let restorable = parts
@@ -111,6 +115,7 @@ impl KeyMaker {
                 field,
                 tuple_var: false,
                 restorable: false,
+                is_number: false,
             });
         }
         Ok(Self {
@@ -134,6 +139,12 @@ impl KeyMaker {
     /// Columns that `record_from_key` can give back.
     pub fn restorable_columns(&self) -> &ColumnSet {
         &self.restorable
+    }
+
+    /// Number of leading parts that `record_from_key` has to look at for these columns.
+    pub fn parts_for(&self, columns: &ColumnSet) -> usize {
+        let is_wanted = |part: &Part| part.restorable && columns.contains(part.code.column);
+        self.parts.iter().rposition(is_wanted).map_or(0, |last| last + 1)
     }
 
     /// Bytes of a search tuple of the first `parts_used` parts.
@@ -293,15 +304,15 @@ impl KeyMaker {
         Ok(at)
     }
 
-    /// Fills the restorable columns among the projected ones, and their null bits, from an index entry; other columns are
-    /// not touched. `scratch` is overwritten.
+    /// Fills the restorable columns among the projected ones, and their null bits, from an index entry, its key and its unpack
+    /// information; other columns are not touched. Looks at the first `parts_used` parts only. `scratch` is overwritten.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that are no entry of this index, `TooShort` for the record.
+    /// `Corrupt` for bytes that are no entry of this index, as far as they are looked at, `TooShort` for the record.
     pub fn record_from_key(
         &self,
-        key: &[u8],
-        unpack: &[u8],
+        (key, mut unpack): (&[u8], &[u8]),
+        parts_used: usize,
         projection: &Projection,
         record: &mut [u8],
         sink: &mut dyn BlobSink,
@@ -315,19 +326,27 @@ impl KeyMaker {
                 expected,
             });
         };
-        let (mut at, mut unpack) = (0, unpack);
-        for part in &self.parts {
+        let mut at = 0;
+        for part in self.parts.iter().take(parts_used) {
+            let is_wanted = part.restorable && projection.columns().contains(part.code.column);
+            if part.is_number {
+                let number = part.code.take_number(key, &mut at)?;
+                if is_wanted {
+                    part.restore_number(number, record);
+                }
+                continue;
+            }
             let taken = part.code.take(key, &mut at, scratch)?;
             if taken != Taken::Null && self.unpack {
                 take_unpack(&part.code, &mut unpack, scratch)?;
             }
-            if part.restorable && projection.columns().contains(part.code.column) {
+            if is_wanted {
                 let value = (taken != Taken::Null).then_some(scratch.as_slice());
                 part.restore(value, record, sink)?;
             }
         }
         let left = (key.len() - at + unpack.len()) as u64;
-        if left == 0 {
+        if left == 0 || parts_used < self.parts.len() {
             Ok(())
         } else {
             Err(Error::Corrupt {
@@ -377,6 +396,16 @@ impl Part {
             expected,
         })?;
         Ok(Some(value))
+    }
+
+    /// Writes a number that came out of an index entry.
+    #[inline]
+    fn restore_number(&self, number: Option<u64>, record: &mut [u8]) {
+        self.field.set_null(record, number.is_none());
+        match number {
+            Some(number) => self.field.write_number(record, number),
+            None => self.field.write_null(record),
+        }
     }
 
     /// Writes a value that came out of an index entry.

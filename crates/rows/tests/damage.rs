@@ -81,7 +81,14 @@ fn read_key(sample: &KeySample, key: &[u8], unpack: &[u8]) {
     let mut scratch = Vec::new();
     let mut record = vec![0; layout.record_length()];
     let all = codec.all_columns();
-    let restored = maker.record_from_key(key, unpack, all, &mut record, &mut Store::default(), &mut scratch);
+    let restored = maker.record_from_key(
+        (key, unpack),
+        sample.parts.len(),
+        all,
+        &mut record,
+        &mut Store::default(),
+        &mut scratch,
+    );
     let length = maker.prefix_length(key, sample.parts.len(), &mut scratch);
     assert!(restored.is_err() || length.is_ok_and(|length| length == key.len()));
 }

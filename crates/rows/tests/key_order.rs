@@ -67,7 +67,7 @@ proptest! {
             let mut record = record_of(&layout, cells, 0);
             record.fill(0xA5);
             let mut scratch = Vec::new();
-            maker.record_from_key(key, unpack, &projection, &mut record, &mut store, &mut scratch).expect("just made");
+            maker.record_from_key((key, unpack), maker.parts_for(projection.columns()), &projection, &mut record, &mut store, &mut scratch).expect("just made");
             for (column, cell) in cells.iter().enumerate() {
                 if projection.columns().contains(column) && maker.restorable_columns().contains(column) {
                     prop_assert_eq!(&cell_of(&layout, &record, column), cell, "column {}", column);

@@ -107,7 +107,14 @@ fn keys_of_blobs_come_from_where_the_record_points() {
         let mut store = Store::default();
         let all = codec.all_columns();
         maker
-            .record_from_key(&key, &[], all, &mut back, &mut store, &mut scratch)
+            .record_from_key(
+                (&key, &[]),
+                maker.part_count(),
+                all,
+                &mut back,
+                &mut store,
+                &mut scratch,
+            )
             .expect("just made");
         scratch.clear();
         assert_eq!(cell_of(codec.layout(), &back, 1), cells[1]);
