@@ -35,6 +35,7 @@ void ExtendedKeys::choose_order(const TABLE* table, const Definition& definition
   for (uint i = 0; i < parts_.size(); i++)
     if (parts_[i] > table->key_info[i].user_defined_key_parts) is_any_extended = true;
   in_order_.assign(parts_.size(), true);
+  has_reference_.assign(parts_.size(), true);
   if (!is_any_extended) return;
   size_t bytes = definition.image_bytes_max(primary);
   order_bytes_ = bytes <= kOrderBytesMax ? static_cast<uint>(bytes) : 0;
@@ -45,6 +46,7 @@ void ExtendedKeys::choose_order(const TABLE* table, const Definition& definition
     bool has_all = true;
     for (uint j = 0; j < primary_key.user_defined_key_parts; j++)
       has_all = has_all && has_column(table, i, primary_key.key_part[j].fieldnr - 1);
+    has_reference_[i] = order_bytes_ == 0 || has_all;
     in_order_[i] = is_single || (order_bytes_ != 0 ? has_all : parts_[i] <= key.user_defined_key_parts);
   }
 }

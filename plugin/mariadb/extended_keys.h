@@ -28,12 +28,16 @@ class ExtendedKeys {
   /* Rows under one key of the index come in the order of their references. */
   bool gives_reference_order(uint index) const { return in_order_[index]; }
 
+  /* An entry of the index, with its row id, has all that a reference is made of. */
+  bool gives_reference(uint index) const { return has_reference_[index]; }
+
  private:
   bool has_column(const TABLE* table, uint index, uint field) const;
   void choose_order(const TABLE* table, const Definition& definition);
 
   std::vector<uint> parts_; /* that each index has */
   std::vector<bool> in_order_;
+  std::vector<bool> has_reference_;
   uint order_bytes_ = 0;
 };
 

@@ -62,7 +62,8 @@ ulong ha_pbxt::index_flags(uint index, uint, bool) const {
   const KEY& key = table_share->key_info[index];
   for (uint i = 0; i < key.user_defined_key_parts; i++)
     if (!table_share->field[key.key_part[i].fieldnr - 1]->stored_in_db()) return flags;
-  return flags | HA_KEYREAD_ONLY | HA_DO_INDEX_COND_PUSHDOWN;
+  flags |= HA_KEYREAD_ONLY | HA_DO_INDEX_COND_PUSHDOWN;
+  return can_filter(index) ? flags | HA_DO_RANGE_FILTER_PUSHDOWN : flags;
 }
 
 /* ---- life cycle ---- */
@@ -98,6 +99,8 @@ void ha_pbxt::close_cursor() {
     unbind();
     pbxt_cursor_close(cursor_);
     cursor_ = nullptr;
+    if (key_maker_) pbxt_cursor_close(key_maker_);
+    key_maker_ = nullptr;
   }
   open_table_.reset();
 }

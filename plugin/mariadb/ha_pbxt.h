@@ -50,6 +50,7 @@ class ha_pbxt final : public handler {
   const COND* cond_push(const COND* condition) override;
   void cond_pop() override;
   Item* idx_cond_push(uint index, Item* condition) override;
+  bool rowid_filter_push(Rowid_filter* filter) override;
 
   /* ---- costs and counts ---- */
   double scan_time() override;
@@ -163,6 +164,8 @@ class ha_pbxt final : public handler {
   int choose_columns();
   int seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode);
   bool has_whole_columns(uint index) const;
+  bool can_filter(uint index) const;
+  check_result_t filter_entry(const uchar* record, uint64_t row_id);
   void move_key_columns(my_ptrdiff_t distance);
   static int judge_entry(void* self, uint8_t* record, uint64_t row_id);
   int set_end_of_range(const key_range* end);
@@ -177,6 +180,10 @@ class ha_pbxt final : public handler {
   TableShare* share_ = nullptr; /* outlives the handler */
   std::shared_ptr<OpenTable> open_table_;
   pbxt_cursor* cursor_ = nullptr;
+  pbxt_cursor* key_maker_ = nullptr; /* reads nothing: makes keys while the other is being read */
+  /* The entry that a filter is asked about; 0: none is. */
+  uint64_t filtered_row_ = 0;
+  const uchar* filtered_record_ = nullptr;
   Session* session_ = nullptr; /* while bound */
   pbxt_bind binding_{};
   thr_lock_type sql_lock_ = TL_UNLOCK; /* of the statement; TL_UNLOCK in a handler made by clone() */

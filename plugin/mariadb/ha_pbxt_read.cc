@@ -81,7 +81,9 @@ int ha_pbxt::start_pending() {
   scan_open_ = true;
   if (what == Pending::kScan) return fail(pbxt_scan_start(cursor_));
   int error = fail(pbxt_index_start(cursor_, active_index));
-  if (error || !pushed_idx_cond || pushed_idx_cond_keyno != active_index) return error;
+  bool has_condition = pushed_idx_cond && pushed_idx_cond_keyno == active_index;
+  bool has_filter = pushed_rowid_filter && can_filter(active_index);
+  if (error || !(has_condition || has_filter)) return error;
   return fail(pbxt_index_judge_entries(cursor_));
 }
 
@@ -117,13 +119,16 @@ void ha_pbxt::put_reference(uchar* reference, uint64_t row_id) const {
   mi_int8store(reference + ref_length - sizeof(uint64_t), row_id);
 }
 
-/* The server has asked for the columns of the primary key, where it wants references. */
+/* The server has asked for the columns of the primary key, where it wants references. While a filter is asked
+ * about an entry, the reference is that entry's. */
 void ha_pbxt::position(const uchar* record) {
+  bool is_entry = filtered_row_ != 0;
   if (uint order_bytes = open_table_->extended_keys().order_bytes()) {
     memset(ref, 0, order_bytes);
-    pbxt_cursor_key(cursor_, table->s->primary_key, record, ref, order_bytes);
+    pbxt_cursor_key(is_entry ? key_maker_ : cursor_, table->s->primary_key,
+                    is_entry ? filtered_record_ : record, ref, order_bytes);
   }
-  put_reference(ref, pbxt_cursor_row_id(cursor_));
+  put_reference(ref, is_entry ? filtered_row_ : pbxt_cursor_row_id(cursor_));
 }
 
 /* Row-based replication has the primary key and no reference. */
@@ -261,18 +266,46 @@ Item* ha_pbxt::idx_cond_push(uint index, Item* condition) {
   return nullptr;
 }
 
+/* A reference can be made of an entry without its row, and references compare as bytes. */
+bool ha_pbxt::can_filter(uint index) const {
+  return open_table_ && open_table_->extended_keys().gives_reference(index) && has_whole_columns(index);
+}
+
+/* Rows that the filter does not have are not wanted, whatever else is known of them; the server does not rely
+ * on it. Reads that lock rows look at every one of their range, as it is when its turn comes. */
+bool ha_pbxt::rowid_filter_push(Rowid_filter* filter) {
+  if (binding_.lock_mode != PBXT_LOCK_NONE || binding_.for_write) return true;
+  if (!key_maker_ && pbxt_cursor_open(open_table_->core(), &key_maker_) != PBXT_OK) return true;
+  pushed_rowid_filter = filter;
+  return false;
+}
+
+check_result_t ha_pbxt::filter_entry(const uchar* record, uint64_t row_id) {
+  filtered_record_ = record;
+  filtered_row_ = row_id;
+  check_result_t verdict = handler_rowid_filter_check(static_cast<handler*>(this));
+  filtered_row_ = 0;
+  return verdict;
+}
+
 void ha_pbxt::move_key_columns(my_ptrdiff_t distance) {
   const KEY& key = table->key_info[active_index];
   for (uint i = 0; i < key.ext_key_parts; i++) key.key_part[i].field->move_field_offset(distance);
 }
 
 /* The server evaluates the condition where columns are, which is its first record buffer: they are moved for
- * reads into another. The function also looks at the end of the range and at the kill flag. */
-int ha_pbxt::judge_entry(void* self, uint8_t* record, uint64_t) {
+ * reads into another. The first of the two functions also looks at the end of the range and at the kill flag.
+ */
+int ha_pbxt::judge_entry(void* self, uint8_t* record, uint64_t row_id) {
   ha_pbxt* file = static_cast<ha_pbxt*>(self);
   my_ptrdiff_t distance = record - file->table->record[0];
   if (unlikely(distance)) file->move_key_columns(distance);
-  check_result_t verdict = handler_index_cond_check(static_cast<handler*>(file));
+  check_result_t verdict = CHECK_POS;
+  if (file->pushed_idx_cond && file->pushed_idx_cond_keyno == file->active_index)
+    verdict = handler_index_cond_check(static_cast<handler*>(file));
+  // A filter that would have had too many rows was not made.
+  if (verdict == CHECK_POS && file->pushed_rowid_filter && file->rowid_filter_is_active)
+    verdict = file->filter_entry(record, row_id);
   if (unlikely(distance)) file->move_key_columns(-distance);
   switch (verdict) {
     case CHECK_NEG:

@@ -646,7 +646,7 @@ void pbxt_cursor_reset(pbxt_cursor* cursor);    /* end of statement: frees read 
 
 /* Pushed conditions: entries of an index are shown to the host before their rows are read, locked or noted.
    Columns of the index are put into the record of the read under way, other columns are what they were;
-   row_id is the row's. The judge must not call the engine. It may be asked about entries whose rows the
+   row_id is the row's. The judge must not use the cursor. It may be asked about entries whose rows the
    statement does not see, and about entries ahead of the next row, in index order. */
 typedef enum pbxt_verdict {
   PBXT_ENTRY_UNWANTED = 0,
