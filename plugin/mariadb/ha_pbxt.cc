@@ -140,6 +140,12 @@ int ha_pbxt::open(const char* name, int, uint) noexcept {
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
 }
 
+handler* ha_pbxt::clone(const char* name, MEM_ROOT* mem_root) {
+  handler* copy = handler::clone(name, mem_root);
+  if (copy) static_cast<ha_pbxt*>(copy)->is_clone_ = true;
+  return copy;
+}
+
 int ha_pbxt::close() {
   close_cursor();
   return 0;
@@ -156,6 +162,12 @@ int ha_pbxt::extra(enum ha_extra_function operation) {
     case HA_EXTRA_WRITE_CANNOT_REPLACE:
       wants_row_answers_ = false;
       break;
+    case HA_EXTRA_KEYREAD_PRESERVE_FIELDS:
+      is_merged_ = true;
+      break;
+    case HA_EXTRA_NO_KEYREAD:
+      is_merged_ = false;
+      break;
     default:
       break;
   }
@@ -163,7 +175,7 @@ int ha_pbxt::extra(enum ha_extra_function operation) {
 }
 
 int ha_pbxt::reset() {
-  bulk_announced_ = wants_row_answers_ = false;
+  bulk_announced_ = wants_row_answers_ = is_merged_ = false;
   cond_pop();
   if (cursor_) pbxt_cursor_reset(cursor_);  // none after a TRUNCATE that could not open the table again
   pending_ = Pending::kNothing;

@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "foreign_keys.h"
 #include "open_table.h"
@@ -36,6 +37,7 @@ class ha_pbxt final : public handler {
 
   /* ---- life cycle and locks: ha_pbxt.cc ---- */
   int open(const char* name, int mode, uint test_if_locked) noexcept override;
+  handler* clone(const char* name, MEM_ROOT* mem_root) override;
   int close() override;
   int info(uint flag) override;
   int extra(enum ha_extra_function operation) override;
@@ -129,6 +131,7 @@ class ha_pbxt final : public handler {
   int use_current_generation();
   void forbid_index_only_reads_of_virtual_columns();
   void put_reference(uchar* reference, uint64_t row_id) const;
+  bool orders_references();
   int bind(THD* thd, thr_lock_type lock_type);
   void unbind();
   int read_newest(bool on);
@@ -145,8 +148,9 @@ class ha_pbxt final : public handler {
   void read_key_statistics();
 
   int fail(pbxt_status status) const;
-  int found(pbxt_status status, int nothing_found) const {
+  int found(pbxt_status status, int nothing_found) {
     if (likely(status == PBXT_OK)) {
+      scan_moved_ = true;
       if (all_columns_) open_table_->reset_nulls(reading_);
       return 0;
     }
@@ -196,6 +200,9 @@ class ha_pbxt final : public handler {
   uchar* reading_ = nullptr;    /* the record being read */
   bool columns_changed_ = true; /* since they were last told to the cursor */
   bool scan_open_ = false;
+  bool scan_moved_ = false; /* since position() was last called */
+  bool is_clone_ = false;
+  bool is_merged_ = false;        /* its scan is the first of those that are merged by row reference */
   bool condition_pushed_ = false; /* table scans may leave out rows */
   /* Rows are announced; the engine is told at the first one, when the server has said all it wants to know.
    */
@@ -207,7 +214,8 @@ class ha_pbxt final : public handler {
   uint duplicate_index_ = 0;
   uint64_t known_auto_increment_ = 0; /* the engine's next value is at least this */
   std::string name_;
-  ForeignKeyList children_; /* constraints that lead to the table, as of children_of_ */
+  std::vector<uchar> primary_tuple_; /* of rnd_pos_by_record */
+  ForeignKeyList children_;          /* constraints that lead to the table, as of children_of_ */
   uint64_t children_of_ = 0;
   bool children_known_ = false;
 };

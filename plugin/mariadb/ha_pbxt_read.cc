@@ -4,7 +4,8 @@
  * A scan starts at its first read, not at rnd_init or index_init, because the server may still change the
  * list of wanted columns in between. A row reference is the row's primary key in a form that compares as
  * bytes, filled up with zeros, and the engine's row id, 8 bytes big-endian: references compare as rows come
- * under one key of an extended index. Only the row id is used to find the row again.
+ * under one key of an extended index. Where nobody compares them so, there are zeros for the key. Only the
+ * row id is used to find the row again.
  */
 #include "error_map.h"
 #include "ha_pbxt.h"
@@ -119,14 +120,27 @@ void ha_pbxt::put_reference(uchar* reference, uint64_t row_id) const {
   mi_int8store(reference + ref_length - sizeof(uint64_t), row_id);
 }
 
+/* A reference has to be in the order of rows under one key only where scans of several indexes are merged: by
+ * a clone for each, and by the table's own handler for the first of them if the indexes have all that is
+ * wanted. There the merge refers to a row when the scan has come to it, and whoever is given the row
+ * afterwards. All others ask at most whether two references of one handler are the same; but for partitions,
+ * whose rows are merged by reference, and keys that the server checks through a clone. */
+bool ha_pbxt::orders_references() {
+  bool is_first = scan_moved_;
+  scan_moved_ = false;
+  return is_clone_ || (is_merged_ && is_first) || table->part_info || table_share->long_unique_table ||
+         table_share->period.unique_keys != 0;
+}
+
 /* The server has asked for the columns of the primary key, where it wants references. While a filter is asked
  * about an entry, the reference is that entry's. */
 void ha_pbxt::position(const uchar* record) {
   bool is_entry = filtered_row_ != 0;
   if (uint order_bytes = open_table_->extended_keys().order_bytes()) {
     memset(ref, 0, order_bytes);
-    pbxt_cursor_key(is_entry ? key_maker_ : cursor_, table->s->primary_key,
-                    is_entry ? filtered_record_ : record, ref, order_bytes);
+    if (orders_references())
+      pbxt_cursor_key(is_entry ? key_maker_ : cursor_, table->s->primary_key,
+                      is_entry ? filtered_record_ : record, ref, order_bytes);
   }
   put_reference(ref, is_entry ? filtered_row_ : pbxt_cursor_row_id(cursor_));
 }
@@ -134,11 +148,10 @@ void ha_pbxt::position(const uchar* record) {
 /* Row-based replication has the primary key and no reference. */
 int ha_pbxt::rnd_pos_by_record(uchar* record) {
   const KEY& key = table->key_info[table->s->primary_key];
-  std::string tuple(key.key_length, '\0');
-  uchar* begin = reinterpret_cast<uchar*>(&tuple[0]);
-  key_copy(begin, record, &key, key.key_length);
+  primary_tuple_.resize(key.key_length);  // memory is taken for the first row only
+  key_copy(primary_tuple_.data(), record, &key, key.key_length);
   int error = index_init(table->s->primary_key, false);
-  if (!error) error = index_read_map(record, begin, HA_WHOLE_KEY, HA_READ_KEY_EXACT);
+  if (!error) error = index_read_map(record, primary_tuple_.data(), HA_WHOLE_KEY, HA_READ_KEY_EXACT);
   int end_error = index_end();
   return error ? error : end_error;
 }

@@ -134,6 +134,39 @@ def test_answers_are_those_of_innodb(pair, switch):
     assert pair.under_test.rows("CHECK TABLE t EXTENDED")[0][3] == "OK"
 
 
+# Scans merged by row reference, which has to be in the order of rows under a key: statement and words of EXPLAIN.
+MERGED = [
+    ("SELECT COUNT(*), SUM(id), SUM(a) FROM m FORCE INDEX (a, c) WHERE a = 7 AND c = 4", "intersect"),
+    ("SELECT id, pad FROM m FORCE INDEX (a, c) WHERE a = 7 AND c = 4 ORDER BY pad, id", "intersect"),
+    ("SELECT id, pad FROM m FORCE INDEX (a, c) WHERE a = 7 OR c = 4 ORDER BY pad, id", "union"),
+    ("SELECT id, a, c FROM m FORCE INDEX (a, c) WHERE a = 7 AND c = 4 ORDER BY -a, c + id", "intersect"),
+    ("SELECT id, pad FROM m FORCE INDEX (PRIMARY, a) WHERE id = 12 OR a = 7 ORDER BY pad, id", "union"),
+]
+
+
+def test_scans_merged_by_reference_give_each_row_once(twin):
+    """Some of the merged scans are those of clones, one is the table's own; what is sorted afterwards is referred to again."""
+    twin.ok("CREATE TABLE m (id INT NOT NULL PRIMARY KEY, a INT NOT NULL, c INT NOT NULL, pad VARCHAR(2000), KEY a (a), KEY c (c))")
+    twin.ok("INSERT INTO m SELECT seq * 3001 MOD 8000 + 1, seq MOD 10, seq MOD 9, CONCAT('p', seq MOD 7, REPEAT('x', 900)) FROM seq_1_to_8000")
+    for database in (twin.under_test, twin.oracle):
+        database.rows("ANALYZE TABLE m")
+    for query, words in MERGED:
+        twin.run(query)
+        assert words in twin.under_test.rows("EXPLAIN " + query)[0][9], query
+    twin.ok("CREATE TABLE f (a INT, c INT)")
+    twin.ok("INSERT INTO f VALUES (7, 4), (3, 3), (NULL, 2), (5, NULL), (7, 4)")
+    twin.same("SELECT f.a, m.id FROM f JOIN m ON m.a <= f.a AND m.c <= f.c WHERE m.id < 3000")
+    for switch in ("materialization=off,firstmatch=off,loosescan=off", "default"):
+        twin.ok(f"SET optimizer_switch = '{switch}'")
+        twin.same("SELECT id FROM m WHERE (a, c) IN (SELECT a, c FROM f)")
+        twin.same("SELECT f.a FROM f WHERE f.a IN (SELECT m.a FROM m WHERE m.a = 7 AND m.c = 4)")
+    twin.ok("DELETE m FROM m JOIN f ON m.a = f.a AND m.c = f.c")
+    twin.ok("UPDATE m FORCE INDEX (a, c) SET a = a + 1, pad = 'new' WHERE a = 6 AND c = 4")
+    twin.ok("DELETE FROM m WHERE a = 2 OR c = 8 ORDER BY pad, id LIMIT 300")
+    twin.same_table("m")
+    assert twin.under_test.rows("CHECK TABLE m EXTENDED")[0][3] == "OK"
+
+
 def test_check_finds_nothing_after_changes_of_the_primary_key(pair):
     """Rule X42: entries of all extended indexes move."""
     pair.ok("UPDATE t SET id = -id WHERE a = 7")
