@@ -52,6 +52,7 @@ handler::Table_flags ha_pbxt::table_flags() const {
                       HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS | HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE |
                       HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY | HA_CAN_TABLE_CONDITION_PUSHDOWN |
                       HA_HAS_RECORDS | HA_PRIMARY_KEY_IN_READ_INDEX | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
+  if (skips_rows_it_cannot_change()) flags &= ~HA_CHECK_UNIQUE_AFTER_WRITE;
   return flags;
 }
 
@@ -251,6 +252,7 @@ int ha_pbxt::external_lock(THD* thd, int lock_type) {
 
 int ha_pbxt::start_stmt(THD* thd, thr_lock_type lock_type) {
   sql_lock_ = lock_type;
+  cached_table_flags = table_flags();  // as the server does after external_lock
   return bind(thd, lock_type);
 }
 

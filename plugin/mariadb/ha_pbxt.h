@@ -1,10 +1,10 @@
 /*
  * ha_pbxt.h: the handler: one use of one table by one connection at a time.
  *
- * The methods are spread over ha_pbxt.cc (life cycle, locks, statistics), ha_pbxt_read.cc, ha_pbxt_write.cc
- * ha_pbxt_ddl.cc and ha_pbxt_alter.cc. A handler has one cursor for its whole life. It is bound to the
- * connection's session once a statement; nothing on the path of a single row allocates, locks, or looks
- * anything up.
+ * The methods are spread over ha_pbxt.cc (life cycle, locks, statistics), ha_pbxt_read.cc, ha_pbxt_write.cc,
+ * ha_pbxt_checked_keys.cc, ha_pbxt_ddl.cc and ha_pbxt_alter.cc. A handler has one cursor for its whole life.
+ * It is bound to the connection's session once a statement; nothing on the path of a single row allocates,
+ * locks, or looks anything up.
  */
 #ifndef PBXT_PLUGIN_HA_PBXT_H
 #define PBXT_PLUGIN_HA_PBXT_H
@@ -70,7 +70,7 @@ class ha_pbxt final : public handler {
   int rnd_end() override;
   void position(const uchar* record) override;
   int rnd_pos(uchar* record, uchar* position) override;
-  int rnd_pos_by_record(uchar* record) override;
+  int rnd_pos_by_record(uchar* record) noexcept override;
   int index_init(uint index, bool sorted) override;
   int index_end() override;
   int index_read_map(uchar* record, const uchar* key, key_part_map parts, ha_rkey_function mode) override;
@@ -135,7 +135,14 @@ class ha_pbxt final : public handler {
   int bind(THD* thd, thr_lock_type lock_type);
   void unbind();
   int read_newest(bool on);
+
+  bool skips_rows_it_cannot_change() const;
   bool checks_uniqueness(uint index) const;
+  bool looks_written_rows_up() const;
+  int store_looked_up(const uchar* old_record, const uchar* record);
+  int find_taken();
+  int find_value(const KEY& key, uint64_t stored, bool* is_taken);
+  int find_overlap(const KEY& key, uint64_t stored, bool* is_taken);
 
   bool must_check_foreign_keys(THD* thd) const;
   void append_violation(String* buffer);
@@ -175,6 +182,9 @@ class ha_pbxt final : public handler {
   int set_end_of_range(const key_range* end);
   int alter(TABLE* altered, Alter_inplace_info* info);
   int key_duplicated();
+  int taken_by(uint64_t row_id);
+  int store(const uchar* old_record, const uchar* record);
+  int store_version(const uchar* old_record, const uchar* record);
   int write_unlocked_row(const uchar* record);
   int begin_bulk();
   int raise_auto_increment(Field* field);

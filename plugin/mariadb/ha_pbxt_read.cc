@@ -14,18 +14,6 @@
 namespace pbxt {
 namespace {
 
-bool searches_rows_to_change(THD* thd) {
-  switch (thd_sql_command(thd)) {
-    case SQLCOM_UPDATE:
-    case SQLCOM_UPDATE_MULTI:
-    case SQLCOM_DELETE:
-    case SQLCOM_DELETE_MULTI:
-      return true;
-    default:
-      return false;
-  }
-}
-
 /* A deletion needs of a row what the statement reads of it, and the engine its row id. What does more than
  * delete needs whole rows: one that keeps the old row as history, or what is left of its period. */
 bool only_deletes(const TABLE* table, THD* thd) {
@@ -146,7 +134,7 @@ void ha_pbxt::position(const uchar* record) {
 }
 
 /* Row-based replication has the primary key and no reference. */
-int ha_pbxt::rnd_pos_by_record(uchar* record) {
+int ha_pbxt::rnd_pos_by_record(uchar* record) noexcept {
   const KEY& key = table->key_info[table->s->primary_key];
   primary_tuple_.resize(key.key_length);  // memory is taken for the first row only
   key_copy(primary_tuple_.data(), record, &key, key.key_length);
@@ -165,17 +153,6 @@ int ha_pbxt::rnd_pos(uchar* record, uchar* position) {
 }
 
 /* ---- index reads ---- */
-
-/* Some keys are checked by the server, which reads them before a row is written: through this handler, or,
- * where it is busy searching, through a clone that is locked for reading only. No search uses a key over long
- * values; one of periods may be used by a search for rows to change. */
-bool ha_pbxt::checks_uniqueness(uint index) const {
-  const KEY& key = table->key_info[index];
-  if (!session_ || table->current_lock != F_WRLCK) return false;
-  if (key.algorithm == HA_KEY_ALG_LONG_HASH) return true;
-  bool is_clone = sql_lock_ == TL_UNLOCK;
-  return key.without_overlaps && (is_clone || !searches_rows_to_change(ha_thd()));
-}
 
 int ha_pbxt::index_init(uint index, bool) {
   active_index = index;

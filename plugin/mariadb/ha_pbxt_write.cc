@@ -17,11 +17,29 @@ int ha_pbxt::key_duplicated() {
   uint64_t row_id = 0;
   pbxt_cursor_duplicate(cursor_, &index, &row_id);
   duplicate_index_ = index;
+  return taken_by(row_id);
+}
+
+int ha_pbxt::taken_by(uint64_t row_id) {
   if (dup_ref) {
     memset(dup_ref, 0, ref_length);
     put_reference(dup_ref, row_id);
   }
   return HA_ERR_FOUND_DUPP_KEY;
+}
+
+/* A new row, or a new version of the row that was read last. */
+int ha_pbxt::store_version(const uchar* old_record, const uchar* record) {
+  pbxt_status status = old_record ? pbxt_update(cursor_, pbxt_cursor_row_id(cursor_), old_record, record)
+                                  : pbxt_insert(cursor_, record);
+  if (likely(status == PBXT_OK)) return 0;
+  return status == PBXT_DUPLICATE_KEY ? key_duplicated() : fail(status);
+}
+
+int ha_pbxt::store(const uchar* old_record, const uchar* record) {
+  bool server_looks_up = ha_table_flags() & HA_CHECK_UNIQUE_AFTER_WRITE;
+  if (likely(server_looks_up) || !looks_written_rows_up()) return store_version(old_record, record);
+  return store_looked_up(old_record, record);
 }
 
 /* A value given by the user may lie above the engine's next one. The greatest number of all stands for "no
@@ -54,8 +72,7 @@ int ha_pbxt::write_row(const uchar* record) {
     if (int error = update_auto_increment()) return error;
   if (unlikely(bulk_announced_))
     if (int error = begin_bulk()) return error;
-  pbxt_status status = pbxt_insert(cursor_, record);
-  if (unlikely(status != PBXT_OK)) return status == PBXT_DUPLICATE_KEY ? key_duplicated() : fail(status);
+  if (int error = store(nullptr, record)) return error;
   // Also values that the server made need it: SET INSERT_ID and replicas bring their own.
   if (table->next_number_field && in_place) return raise_auto_increment(table->next_number_field);
   return 0;
@@ -96,8 +113,7 @@ int ha_pbxt::end_bulk_insert() {
 }
 
 int ha_pbxt::update_row(const uchar* old_record, const uchar* new_record) {
-  pbxt_status status = pbxt_update(cursor_, pbxt_cursor_row_id(cursor_), old_record, new_record);
-  if (unlikely(status != PBXT_OK)) return status == PBXT_DUPLICATE_KEY ? key_duplicated() : fail(status);
+  if (int error = store(old_record, new_record)) return error;
   Field* number = table->found_next_number_field;
   if (number && new_record == table->record[0] && bitmap_is_set(table->write_set, number->field_index))
     return raise_auto_increment(number);

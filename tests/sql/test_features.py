@@ -49,22 +49,6 @@ def test_what_is_refused_is_refused_with_the_error_that_the_document_prints(db, 
     assert f"ERROR {number}: {text}" in plain(db, row_of(feature)), text
 
 
-@pytest.mark.pbxt_only
-@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
-def test_update_ignore_that_meets_a_taken_long_value_or_period_is_refused_and_changes_nothing(db, level):
-    db.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
-    db.ok("CREATE TABLE t (n INT PRIMARY KEY, v TEXT, UNIQUE (v)) ENGINE={engine}")
-    db.ok("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-    db.ok("CREATE TABLE s (n INT, f DATE, u DATE, PERIOD FOR p (f, u), UNIQUE (n, p WITHOUT OVERLAPS)) ENGINE={engine}")
-    db.ok("INSERT INTO s VALUES (1, '2024-01-01', '2025-01-01'), (2, '2024-06-01', '2025-06-01')")
-    for statement in ("UPDATE IGNORE t SET v = 'a' WHERE n > 1", "UPDATE IGNORE s SET n = 1"):
-        text = plain(db, db.fails(statement, 1235)).replace("WITHOUT OVERLAPS", "USING HASH")
-        assert f"ERROR 1235: {text}" in plain(db, row_of("UPDATE IGNORE that meets a taken long value or period")), text
-    assert db.rows("SELECT * FROM t ORDER BY n") == [(1, "a"), (2, "b"), (3, "c")]
-    assert db.rows("SELECT n FROM s ORDER BY n") == [(1,), (2,)]
-    assert db.affected("UPDATE IGNORE t SET v = 'z' WHERE n = 3") == 1
-
-
 def test_temporary_sequences_count_for_their_session(db):
     db.ok("CREATE TEMPORARY SEQUENCE s START WITH 10 INCREMENT BY 5 CACHE 2 ENGINE={engine}")
     assert [db.value("SELECT NEXTVAL(s)") for _ in range(5)] == [10, 15, 20, 25, 30]

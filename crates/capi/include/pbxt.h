@@ -293,6 +293,11 @@ pbxt_status pbxt_statement_begin(pbxt_session* session);
 pbxt_status pbxt_statement_end(pbxt_session* session);
 pbxt_status pbxt_statement_rollback(pbxt_session* session);
 
+/* One row: what is changed between the two is the change of a row and what followed from it, and is taken back
+ * unless it stays. Inside a statement; not one within the other. */
+pbxt_status pbxt_row_hold(pbxt_session* session);
+pbxt_status pbxt_row_release(pbxt_session* session, int stays);
+
 pbxt_status pbxt_take_snapshot(pbxt_session* session); /* START TRANSACTION WITH CONSISTENT SNAPSHOT */
 pbxt_status pbxt_savepoint(pbxt_session* session, uint64_t* savepoint);
 pbxt_status pbxt_rollback_to(pbxt_session* session, uint64_t savepoint);

@@ -127,6 +127,7 @@ macro_rules! simple {
 simple! {
     pbxt_statement_begin => begin_statement;
     pbxt_statement_rollback => rollback_statement;
+    pbxt_row_hold => hold_row;
     pbxt_commit => commit;
     pbxt_commit_ordered => commit_ordered;
     pbxt_rollback => rollback;
@@ -169,6 +170,13 @@ pub unsafe extern "C" fn pbxt_savepoint(handle: *mut PbxtSession, out: *mut u64)
 pub unsafe extern "C" fn pbxt_rollback_to(handle: *mut PbxtSession, savepoint: u64) -> Status {
     // SAFETY: a valid handle, used by its one thread.
     call(|| Ok(unsafe { session(handle)? }.rollback_to(Lsn::new(savepoint))?))
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_row_release(handle: *mut PbxtSession, stays: i32) -> Status {
+    // SAFETY: a valid handle, used by its one thread.
+    call(|| Ok(unsafe { session(handle)? }.release_row(stays != 0)?))
 }
 
 /// See the header.

@@ -8,7 +8,7 @@
 //!    +---------- commit, rollback -------------+--------------------+----------------------------+
 //!                                          Active --deadlock--> Doomed --rollback--> Idle
 //! ```
-//! Rules: FK13 a row has a mark of its own while constraints may forbid its change. T21 a transaction id is taken at the first change or lock, never by a reader. T8 a savepoint is the log
+//! Rules: FK13 a row has a mark of its own while constraints may forbid its change. T42 so it has while the host judges it. T21 a transaction id is taken at the first change or lock, never by a reader. T8 a savepoint is the log
 //! end at its moment plus a copy of the row-count deltas; rolling back to it costs one record whatever it undoes.
 //! Latches: none of its own; the shared parts (`SessionGate`, `Shown`) are what other threads may touch.
 //! After a crash: active transactions are aborted because they have no END; prepared ones come back detached.
@@ -130,6 +130,8 @@ pub(crate) struct Work {
     pub savepoints: Vec<Mark>,
     /// Where the running change of one row returns to if a constraint forbids it (rule FK13).
     pub row: Option<Mark>,
+    /// Where the host may let a change of one row return to that is over (rule T42).
+    pub held_row: Option<Mark>,
     pub tables: Vec<TableWork>,
     pub voids: Vec<VoidRange>,
     pub xid: Vec<u8>,
@@ -499,6 +501,30 @@ impl Session {
         result
     }
 
+    /// A row is about to be changed that the host judges afterwards: until `release_row` it can be taken back alone (rule
+    /// T42).
+    pub fn hold_row(&mut self) -> Result<()> {
+        self.refuse_if_doomed()?;
+        self.flush_all_bulk()?;
+        self.ensure_active();
+        self.work.held_row = Some(self.mark());
+        Ok(())
+    }
+
+    /// The row was judged: its change stays, or is taken back with all that followed from it.
+    pub fn release_row(&mut self, stays: bool) -> Result<()> {
+        // A transaction that was rolled back whole has no mark any more.
+        let Some(mark) = self.work.held_row.take() else {
+            return Ok(());
+        };
+        if stays {
+            return Ok(());
+        }
+        self.refuse_if_over()?;
+        self.suspect_kept();
+        self.roll_back_to_mark(&mark)
+    }
+
     fn mark(&self) -> Mark {
         let marked = |work: &TableWork| MarkedRows {
             rows: work.rows,
@@ -519,6 +545,7 @@ impl Session {
             .last()
             .into_iter()
             .chain(self.work.statement.as_ref())
+            .chain(self.work.held_row.as_ref())
             .chain(self.work.row.as_ref());
         newest.into_iter().any(|mark| mark.lsn > lsn)
     }

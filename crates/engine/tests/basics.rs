@@ -293,6 +293,34 @@ fn a_savepoint_gives_back_rows_keys_and_counts() {
     assert_eq!(ids(&mut bench), [1, 2, 8]);
 }
 
+/// T42, between an insert and an update of the same transaction that stay.
+#[test]
+fn a_row_that_the_host_judges_afterwards_is_taken_back_alone() {
+    let mut bench = Bench::new();
+    let first = bench.client.insert(&bench.table, &row(1)).unwrap();
+    bench.client.session.commit().unwrap();
+    let renumbered = |id: u32| move |old: &PlayRow| PlayRow { id, ..old.clone() };
+    bench.client.insert(&bench.table, &row(2)).unwrap();
+    bench.client.update(&bench.table, first, renumbered(8)).unwrap();
+    for stays in [false, true, false] {
+        bench.client.session.hold_row().unwrap();
+        let id = if stays { 9 } else { 7 };
+        bench.client.update(&bench.table, first, renumbered(id)).unwrap();
+        bench.client.insert(&bench.table, &row(id + 20)).unwrap();
+        bench.client.session.release_row(stays).unwrap();
+        bench.settle();
+    }
+    assert_eq!(ids(&mut bench), [9, 2, 29]);
+    bench.client.session.hold_row().unwrap();
+    bench.client.delete(&bench.table, first).unwrap();
+    bench.client.session.release_row(false).unwrap();
+    bench.client.session.release_row(false).unwrap();
+    assert_eq!(bench.client.count(&bench.table).unwrap(), 3);
+    bench.client.session.commit().unwrap();
+    bench.reopen();
+    assert_eq!(ids(&mut bench), [9, 2, 29]);
+}
+
 #[test]
 fn a_failed_statement_undoes_only_itself() {
     let mut bench = Bench::new();
