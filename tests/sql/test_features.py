@@ -338,16 +338,35 @@ def test_a_virtual_column_is_read_with_its_row(db):
 
 
 @pytest.mark.pbxt_only
-def test_rollback_to_a_savepoint_keeps_tables_that_were_read_from_ddl(db):
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize("before", ["SELECT * FROM s", "SELECT * FROM s FOR UPDATE", "INSERT INTO s VALUES (5)"])
+@pytest.mark.parametrize("since", ["SELECT * FROM t", "SELECT * FROM t LOCK IN SHARE MODE", "DELETE FROM t"])
+def test_rollback_to_a_savepoint_lets_ddl_at_tables_that_were_read(db, level, before, since):
     for name in "st":
         db.ok(f"CREATE TABLE {name} (n INT PRIMARY KEY) ENGINE={{engine}}")
+        db.ok(f"INSERT INTO {name} VALUES (1), (2)")
     reader, other = db.session(), db.session()
+    reader.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
     reader.ok("BEGIN")
-    reader.ok("SELECT * FROM s")
+    reader.ok(before)
     reader.ok("SAVEPOINT here")
-    reader.ok("SELECT * FROM t")
+    reader.ok(since)
     reader.ok("ROLLBACK TO here")
-    drop = other.later("DROP TABLE t")
-    assert drop.waits()
+    has_locks = (before, since) != ("SELECT * FROM s", "SELECT * FROM t") or level == "SERIALIZABLE"
+    alter = other.later("ALTER TABLE t ADD COLUMN v INT DEFAULT 7, ALGORITHM=COPY")
+    if has_locks:
+        assert alter.waits()
+    else:
+        assert alter.result().error is None
+        if level == "READ COMMITTED":
+            assert reader.rows("SELECT * FROM t ORDER BY n") == [(1, 7), (2, 7)]
+        else:
+            reader.fails("SELECT * FROM t", 1412)
+        assert reader.rows("SELECT * FROM s ORDER BY n") == [(1,), (2,)]
+        drop = db.session().later("DROP TABLE s")
+        assert drop.waits(), "it was read before the savepoint"
+        reader.ok("COMMIT")
+        assert drop.result().error is None
     reader.ok("COMMIT")
-    assert drop.result().error is None
+    assert alter.result().error is None
+    assert db.rows("SELECT COUNT(*), SUM(v) FROM t") == [(2, 14)]

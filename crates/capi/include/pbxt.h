@@ -310,7 +310,7 @@ pbxt_status pbxt_commit(pbxt_session* session); /* finishes; without commit_orde
 pbxt_status pbxt_rollback(pbxt_session* session);
 void pbxt_detach_prepared(pbxt_session* session);
 
-int pbxt_session_in_txn(const pbxt_session* session); /* has a snapshot, a lock or a change */
+int pbxt_session_holds_locks(const pbxt_session* session); /* changes, locks, or reads to be minded until it ends */
 int pbxt_session_has_changes(const pbxt_session* session);
 int pbxt_session_is_prepared(const pbxt_session* session);
 

@@ -209,7 +209,7 @@ macro_rules! question {
 }
 
 question! {
-    pbxt_session_in_txn => in_transaction;
+    pbxt_session_holds_locks => holds_locks;
     pbxt_session_has_changes => has_changes;
     pbxt_session_is_prepared => is_prepared;
 }

@@ -260,9 +260,10 @@ impl Session {
         self.work.txn
     }
 
-    /// True if the transaction has a snapshot, a lock or a change.
-    pub fn in_transaction(&self) -> bool {
-        self.phase != Phase::Idle
+    /// True if the transaction keeps something from others until it ends: changes, locks, or, under SERIALIZABLE, what it has
+    /// read. A rollback to a savepoint gives none of them back (rule T43).
+    pub fn holds_locks(&self) -> bool {
+        self.work.txn.raw() != 0 || self.work.serial.is_some()
     }
 
     /// True if the transaction wrote anything.

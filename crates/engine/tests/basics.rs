@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Bench, row};
-use pbxt::{Bind, Cursor, Error, Seek};
+use pbxt::{Bind, Cursor, Error, Isolation, Seek, SessionConfig};
 use pbxt_sim::table::{PlayRow, TAG_INDEX};
 
 fn ids(bench: &mut Bench) -> Vec<u32> {
@@ -319,6 +319,34 @@ fn a_row_that_the_host_judges_afterwards_is_taken_back_alone() {
     bench.client.session.commit().unwrap();
     bench.reopen();
     assert_eq!(ids(&mut bench), [9, 2, 29]);
+}
+
+/// T43.
+#[test]
+fn a_reader_holds_no_locks_and_a_rollback_to_a_savepoint_gives_none_back() {
+    let mut bench = Bench::new();
+    let first = bench.client.insert(&bench.table, &row(1)).unwrap();
+    assert!(bench.client.session.holds_locks());
+    bench.client.session.commit().unwrap();
+    let savepoint = bench.client.session.savepoint().unwrap();
+    bench.client.scan(&bench.table).unwrap();
+    assert!(!bench.client.session.holds_locks());
+    bench.client.session.rollback_to(savepoint).unwrap();
+    assert!(!bench.client.session.holds_locks());
+    bench.client.delete(&bench.table, first).unwrap();
+    bench.client.session.rollback_to(savepoint).unwrap();
+    assert!(bench.client.session.holds_locks());
+    bench.client.session.rollback().unwrap();
+    assert!(!bench.client.session.holds_locks());
+    bench.client.session.configure(SessionConfig {
+        isolation: Isolation::Serializable,
+        ..SessionConfig::default()
+    });
+    let savepoint = bench.client.session.savepoint().unwrap();
+    bench.client.scan(&bench.table).unwrap();
+    bench.client.session.rollback_to(savepoint).unwrap();
+    assert!(bench.client.session.holds_locks(), "what was read is minded");
+    bench.client.session.commit().unwrap();
 }
 
 #[test]
