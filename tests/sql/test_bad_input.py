@@ -148,6 +148,84 @@ def test_a_flipped_byte_in_a_large_value_is_named_when_it_is_read(sound):
     assert_put_back(server, folder, kept, digest)
 
 
+KEYS = "SELECT COUNT(*), SUM(n) FROM d.k FORCE INDEX (v) WHERE v >= ''"
+KEYED_ROWS = "SELECT COUNT(*), SUM(n), SUM(CRC32(v)) FROM d.k IGNORE INDEX (v)"
+
+
+@pytest.fixture
+def damaged_index(own_server):
+    """A session on a server with table d.k, of whose index on v one block on disk is damaged, and the digest of the rows."""
+    server = own_server()
+    session = Session(server, None, "PBXT")
+    session.ok("CREATE DATABASE d")
+    session.ok("USE d")
+    session.ok("CREATE TABLE d.k (n INT PRIMARY KEY, v VARBINARY(60), pad TEXT, KEY v (v)) ENGINE=PBXT COMPRESSION=NONE")
+    session.ok(f"INSERT INTO d.k SELECT seq, CONCAT('MARK', UNHEX(SHA1(seq))), REPEAT('p', 100) FROM seq_1_to_{ROWS}")
+    keyed = session.rows(KEYED_ROWS)
+    # The last bytes of a key: blocks leave out what a key has in common with the one before it.
+    marks = [row[0] for row in session.rows("SELECT RIGHT(v, 12) FROM d.k") if 0 not in row[0]]
+    session.close()
+    folder = server.engine_dir()
+    server.stop()
+    flip(*find_any(files(folder, "meta-"), marks))
+    server.start()
+    session = Session(server, None, "PBXT")
+    yield session, keyed
+    session.close()
+
+
+def find_any(paths, marks):
+    """(file, offset) of the first mark that is in one of the files."""
+    for path in paths:
+        content = path.read_bytes()
+        for mark in marks[:400]:
+            place = content.find(mark)
+            if place >= 0:
+                return path, place
+    return pytest.fail(f"no key is in {[path.name for path in paths]}")
+
+
+def test_repair_makes_a_damaged_index_anew_from_the_rows(damaged_index):
+    session, keyed = damaged_index
+    error = session.run(KEYS).error
+    assert error and "meta-" in error[1], error
+    assert session.rows("CHECK TABLE d.k")[-1][3] == "Corrupt"
+    assert session.rows(KEYED_ROWS) == keyed, "rows are read without the index"
+    answer = session.rows("REPAIR TABLE d.k")
+    assert answer[-1][2:] == ("status", "OK"), answer
+    assert session.rows("CHECK TABLE d.k EXTENDED")[-1][3] == "OK"
+    assert session.rows(KEYED_ROWS) == keyed
+    assert session.rows(KEYS) == [keyed[0][:2]]
+    assert session.value("SELECT n FROM d.k FORCE INDEX (v) WHERE v = CONCAT('MARK', UNHEX(SHA1(77)))") == 77
+    assert session.affected("UPDATE d.k SET v = 'changed' WHERE n < 10") == 9
+    assert session.value("SELECT COUNT(*) FROM d.k FORCE INDEX (v) WHERE v = 'changed'") == 9
+
+
+@pytest.mark.parametrize("statement", ["REPAIR TABLE d.k QUICK", "REPAIR TABLE d.k USE_FRM", "OPTIMIZE TABLE d.k", "ALTER TABLE d.k FORCE"])
+def test_every_way_to_copy_a_table_repairs_its_indexes(damaged_index, statement):
+    session, keyed = damaged_index
+    session.ok(statement)
+    assert session.rows("CHECK TABLE d.k EXTENDED")[-1][3] == "OK"
+    assert session.rows(KEYS) == [keyed[0][:2]]
+
+
+def test_repair_of_a_table_with_a_damaged_value_says_so_and_changes_nothing(sound):
+    server, folder, digest = sound
+    kept = copy_of(folder)
+    path, place = find(files(folder, "blob-"), b"BLOB-000007")
+    flip(path, place + 5000)
+    server.start()
+    session = Session(server, None, "PBXT")
+    answer = session.rows("REPAIR TABLE d.t")
+    assert answer[-1][3] == "Operation failed", answer
+    assert any(row[2] == "error" and path.name in row[3] for row in answer), answer
+    assert session.rows("SELECT COUNT(*), SUM(n) FROM d.t") == [digest[0][:2]]
+    assert session.value("SELECT LENGTH(b) FROM d.t WHERE n = 100008") == 40011
+    session.close()
+    server.stop()
+    assert_put_back(server, folder, kept, digest)
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_flipped_byte_in_a_manifest_loses_nothing(sound, which):
     server, folder, digest = sound

@@ -250,7 +250,7 @@ def test_an_old_snapshot_does_not_read_a_truncated_table_as_empty(db):
 
 def test_optimize_repair_and_analyze_leave_the_rows(twin):
     prepare(twin)
-    for word in ("OPTIMIZE", "ANALYZE", "CHECK"):
+    for word in ("OPTIMIZE", "ANALYZE", "REPAIR", "CHECK"):
         answer = twin.under_test.rows(f"{word} TABLE t")
         assert not [row for row in answer if row[2].lower() == "error"], answer
     twin.ok("FLUSH TABLES")

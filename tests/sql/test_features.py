@@ -71,7 +71,6 @@ def test_temporary_sequences_count_for_their_session(db):
 def test_maintenance_that_is_not_needed_says_so(db):
     db.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT, KEY (v)) ENGINE={engine}")
     answers = {
-        "REPAIR TABLE": db.rows("REPAIR TABLE t")[0][3],
         "DISABLE KEYS": (db.ok("ALTER TABLE t DISABLE KEYS"), db.rows("SHOW WARNINGS")[0][2])[1],
         "CACHE INDEX": db.rows("CACHE INDEX t IN default")[0][3],
     }
