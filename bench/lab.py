@@ -73,11 +73,11 @@ def kind_of(name):
         raise Problem(f"engine {name} is not known here: choose of {', '.join(k.name for k in KINDS.values())}.") from None
 
 
-def add_arguments(parser, name, engines, cache):
+def add_arguments(parser, name, engines, cache, redo="96M"):
     """Options that every tool of this folder has."""
     parser.add_argument("--engine", action="append", help=f"engine to measure, may be repeated (default: {', '.join(engines)})")
     parser.add_argument("--cache", default=cache, help=f"cache of the engine under test (default {cache})")
-    parser.add_argument("--redo", default="96M", help="InnoDB's innodb_log_file_size (default 96M, the server's own default)")
+    parser.add_argument("--redo", default=redo, help=f"InnoDB's innodb_log_file_size (default {redo}; the server's own default is 96M)")
     parser.add_argument("--set", action="append", default=[], metavar="--NAME=VALUE", help="one more setting of the server; may be repeated")
     parser.add_argument(
         "--datadir", type=Path, default=BUILD / "bench" / name, help=f"data directory, wiped before and after (default build/bench/{name})"
