@@ -63,6 +63,7 @@ bool open_database() noexcept {
   options.cache_bytes = settings.cache_bytes;
   options.background_threads = 1;
   options.direct_io = settings.direct_io;
+  options.instruments = instruments();
   if (pbxt_open(&options, host_callbacks(), &db) == PBXT_OK) {
     apply_settings();
     return true;

@@ -72,6 +72,9 @@ int init_lock_wait_table(void* schema_table);
 /* host_callbacks.cc */
 const pbxt_host* host_callbacks();
 
+/* instruments.cc */
+const pbxt_instruments* instruments(); /* null while the performance schema is off */
+
 /* handlerton.cc and xa.cc fill in the server's table of entry points. */
 void install_transaction_hooks(handlerton* hton);
 void install_xa_hooks(handlerton* hton);

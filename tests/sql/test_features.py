@@ -320,14 +320,6 @@ def test_a_table_without_its_definition_file_is_not_there(own_server, engine):
 
 
 @pytest.mark.pbxt_only
-def test_the_performance_schema_has_no_files_of_the_engine(own_server, engine):
-    connection = own_server("--performance-schema=1").connect()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT COUNT(*) FROM performance_schema.setup_instruments WHERE name LIKE '%pbxt%'")
-        assert cursor.fetchone()[0] == 0
-
-
-@pytest.mark.pbxt_only
 def test_a_virtual_column_is_read_with_its_row(db):
     db.ok("CREATE TABLE t (n INT PRIMARY KEY, a INT, v INT AS (a + 1) VIRTUAL, KEY (v), KEY (a)) ENGINE={engine}")
     db.ok("INSERT INTO t (n, a) SELECT seq, seq FROM seq_1_to_1000")

@@ -1,6 +1,7 @@
 //! Database: open, close, flush.
 
 use crate::guard::{Failure, call};
+use crate::instruments::{MemoryTeller, PbxtInstruments, measured};
 use crate::observer::PbxtHost;
 use crate::status::Status;
 use pbxt::{Database, Error, Options};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// `PBXT_ABI_VERSION`.
-const ABI_VERSION: u32 = 4;
+const ABI_VERSION: u32 = 5;
 
 /// `pbxt_options`.
 #[repr(C)]
@@ -24,6 +25,7 @@ pub struct PbxtOptions {
     pub read_only: u8,
     pub background_threads: u8,
     pub direct_io: u8,
+    pub instruments: *const PbxtInstruments,
 }
 
 /// `pbxt_db`.
@@ -31,6 +33,7 @@ pub struct PbxtOptions {
 pub struct PbxtDb {
     pub(crate) db: Arc<Database>,
     pub(crate) host: Arc<PbxtHost>,
+    memory: Option<MemoryTeller>,
 }
 
 /// The database behind a handle.
@@ -86,8 +89,12 @@ pub unsafe extern "C" fn pbxt_open(
             ..Options::for_cache(cache_bytes)
         };
         let disk = OsDisk::open(Path::new(&directory), true)?.with_direct_io(direct_io(options.direct_io)?);
-        let disk = Arc::new(disk);
-        let db = Database::open(disk, &engine_options)?;
+        // SAFETY: null, or a table of the caller with all its functions, which is copied.
+        let instruments = unsafe { options.instruments.as_ref() }.map(|table| Arc::new(*table));
+        let db = Database::open(measured(Arc::new(disk), instruments.as_ref()), &engine_options)?;
+        let memory = instruments
+            .map(|table| MemoryTeller::start(&db, &table))
+            .transpose()?;
         let found = &db.counters;
         if found.recovery_records.get() > 0 {
             host.note(
@@ -100,7 +107,7 @@ pub unsafe extern "C" fn pbxt_open(
             );
         }
         // SAFETY: a place of the caller for the handle.
-        unsafe { *out = Box::into_raw(Box::new(PbxtDb { db, host })) };
+        unsafe { *out = Box::into_raw(Box::new(PbxtDb { db, host, memory })) };
         Ok(())
     })
 }
@@ -128,7 +135,9 @@ pub unsafe extern "C" fn pbxt_close(db: *mut PbxtDb) -> Status {
             return Ok(());
         }
         // SAFETY: the handle came from `pbxt_open` and is given back once.
-        let handle = unsafe { Box::from_raw(db) };
+        let handle = *unsafe { Box::from_raw(db) };
+        // First, because its thread looks at the database.
+        drop(handle.memory);
         handle.db.close().map_err(Failure::from)
     })
 }

@@ -8,6 +8,7 @@
 //! Latches and I/O: called with nothing held; two loads in the usual case.
 
 use crate::database::Database;
+use pbxt_io::{WaitKind, while_waiting};
 use std::time::Duration;
 
 /// By how much trees may pass their limit before writers are slowed down.
@@ -31,7 +32,7 @@ impl Database {
             self.hot_bytes_limit().max(HOT_BYTES_MIN) * LOG,
         ));
         if !pause.is_zero() && self.wake_background() {
-            std::thread::sleep(pause);
+            while_waiting(WaitKind::Background, || std::thread::sleep(pause));
         }
     }
 

@@ -18,6 +18,7 @@ use crate::table::Table;
 use crate::who::SessionView;
 use parking_lot::{Condvar, Mutex};
 use pbxt_base::{TxnId, stop_point};
+use pbxt_io::{WaitKind, while_waiting};
 use pbxt_txn::{
     CircleMember, DeadlockReport, Enqueued, LockMode, Preference, Resource, WaitGraph, WaitRequest,
     WaitState, WaitToken, WaiterCounts, Wakes,
@@ -468,23 +469,25 @@ impl Session {
         if let Some(observer) = &waits.observer {
             observer.begin(self.gate.host_session);
         }
-        let result = loop {
-            match waits.queues.lock().graph.state(token) {
-                WaitState::Turn => break Ok(()),
-                WaitState::Victim => break Err(self.deadlock(table, None)),
-                WaitState::Waiting => {}
+        let result = while_waiting(WaitKind::Lock, || {
+            loop {
+                match waits.queues.lock().graph.state(token) {
+                    WaitState::Turn => break Ok(()),
+                    WaitState::Victim => break Err(self.deadlock(table, None)),
+                    WaitState::Waiting => {}
+                }
+                if waits.host_killed(&self.gate) {
+                    waits.kills.fetch_add(1, Ordering::Relaxed);
+                    break Err(Error::Killed);
+                }
+                let woken = self
+                    .gate
+                    .sleep(Duration::from_millis(limit.saturating_sub(waited())));
+                if !woken && waits.queues.lock().graph.state(token) == WaitState::Waiting {
+                    break Err(self.timeout(table, waited()));
+                }
             }
-            if waits.host_killed(&self.gate) {
-                waits.kills.fetch_add(1, Ordering::Relaxed);
-                break Err(Error::Killed);
-            }
-            let woken = self
-                .gate
-                .sleep(Duration::from_millis(limit.saturating_sub(waited())));
-            if !woken && waits.queues.lock().graph.state(token) == WaitState::Waiting {
-                break Err(self.timeout(table, waited()));
-            }
-        };
+        });
         self.shown.waits_since(None);
         waits.note_sleep(waited());
         if let Some(observer) = &waits.observer {

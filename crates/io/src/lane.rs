@@ -39,7 +39,7 @@ impl<J: Send + 'static, A: Send + 'static> Lane<J, A> {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        let thread = crate::instruments::spawn(name, run)?;
         Ok(Self {
             jobs: Some(jobs),
             answers,

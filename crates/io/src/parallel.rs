@@ -1,9 +1,14 @@
 //! Parallel: spreads independent pieces of work over threads and returns the first failure.
 //!
 //! Why it exists: recovery reads segments side by side; threads are this floor's business.
+//! Where the system gives fewer threads than are asked for, those that there are do all of it, and be it the caller alone.
 
+use crate::instruments::as_thread;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+
+/// Name of the threads.
+const HELPER: &str = "pbxt-helper";
 
 /// Threads worth starting on this machine.
 pub fn parallelism() -> usize {
@@ -29,8 +34,16 @@ pub fn for_each_parallel<P: Sync, E: Send>(
     if threads <= 1 || pieces.len() <= 1 {
         return run();
     }
+    let run = &run;
     thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads.min(pieces.len())).map(|_| scope.spawn(run)).collect();
+        let start = |_: usize| {
+            let named = thread::Builder::new().name(HELPER.to_owned());
+            named.spawn_scoped(scope, move || as_thread(HELPER, run)).ok()
+        };
+        let handles: Vec<_> = (0..threads.min(pieces.len())).filter_map(start).collect();
+        if handles.is_empty() {
+            return run();
+        }
         let join = |handle: thread::ScopedJoinHandle<'_, Result<(), E>>| {
             handle
                 .join()

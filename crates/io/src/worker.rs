@@ -83,7 +83,7 @@ impl Worker {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        let thread = crate::instruments::spawn(name, run)?;
         Ok(Self {
             signal,
             thread: Some(thread),

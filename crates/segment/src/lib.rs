@@ -29,7 +29,7 @@ pub use geometry::Geometry;
 pub use header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 pub use manifest::Manifest;
 pub use manifest_record::{Checkpoint, ManifestRecord, SealedSegment};
-pub use names::{SegmentClass, segment_name};
+pub use names::{SegmentClass, file_kind, segment_name};
 pub use piece::{PieceFile, StoredBlocks};
 pub use piece_block::Codec;
 pub use piece_section::Section;

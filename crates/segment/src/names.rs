@@ -2,7 +2,9 @@
 //!
 //! Format: docs/format.md#files. `hot-0000000a.seg`, `blob-00000001.seg`; later `cold-`, `meta-`.
 
+use crate::manifest::NAMES as MANIFEST_NAMES;
 use pbxt_base::SegmentId;
+use pbxt_io::FileKind;
 
 /// What a segment holds; one lifetime per class. The numbers are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,9 +62,35 @@ pub(crate) fn parse_segment_name(name: &str) -> Option<(SegmentClass, SegmentId)
     Some((class, SegmentId::new(id)))
 }
 
+/// What the file of this name is for, for whoever keeps accounts of files.
+pub fn file_kind(name: &str) -> FileKind {
+    if MANIFEST_NAMES.contains(&name) {
+        return FileKind::Manifest;
+    }
+    match parse_segment_name(name) {
+        Some((SegmentClass::Hot, _)) => FileKind::Log,
+        Some((SegmentClass::Cold, _)) => FileKind::Rows,
+        Some((SegmentClass::Meta, _)) => FileKind::Indexes,
+        Some((SegmentClass::Blob, _)) => FileKind::Blobs,
+        None => FileKind::Other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_file_has_its_kind() {
+        let of_class = SegmentClass::ALL.map(|(class, _)| file_kind(&segment_name(class, SegmentId::new(7))));
+        let expected = [FileKind::Log, FileKind::Rows, FileKind::Indexes, FileKind::Blobs];
+        assert_eq!(of_class, expected);
+        assert_eq!(MANIFEST_NAMES.map(file_kind), [FileKind::Manifest; 2]);
+        assert_eq!(
+            ["pbxt.lock", "hot-7.seg", ""].map(file_kind),
+            [FileKind::Other; 3]
+        );
+    }
 
     #[test]
     fn names_come_back() {

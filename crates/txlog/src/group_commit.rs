@@ -6,14 +6,17 @@
 //!                   flight the next batch fills.
 //! State:            two marks that only grow, `written` and `durable`; `durable <= written`.
 //! Rules:            D1 (waiters are released by the mark, never by hope), D9 (an error reaches every waiter).
+//!                   PS6 (only who sleeps tells instruments of it).
 //! Latches and I/O:  the flush latch is held across writes and syncs - the one latch of this crate that is, and only
-//!                   `try_lock` is used while the waiting latch is held. The waiting latch is held for moments.
+//!                   `try_lock` is used while the waiting latch is held. The waiting latch is held for moments; instruments,
+//!                   if there are any, are told under it.
 
 use crate::core::Core;
 use crate::flush::Flusher;
 use crate::log::Goal;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use pbxt_base::{Lsn, Result};
+use pbxt_io::{WaitKind, while_waiting};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Marks, and the place where threads wait for them.
@@ -120,7 +123,7 @@ impl Core {
                 }
                 Turn::run(self, flusher, goal)?;
             } else {
-                self.marks.changed.wait(&mut waiting);
+                while_waiting(WaitKind::Log, || self.marks.changed.wait(&mut waiting));
             }
         }
         Ok(())
@@ -129,6 +132,10 @@ impl Core {
     /// Runs one flush now, waiting for a running one to end first.
     pub(crate) fn flush_once(&self, goal: Goal) -> Result<()> {
         self.check_writable()?;
-        Turn::run(self, self.flusher.lock(), goal)
+        let flusher = match self.flusher.try_lock() {
+            Some(flusher) => flusher,
+            None => while_waiting(WaitKind::Log, || self.flusher.lock()),
+        };
+        Turn::run(self, flusher, goal)
     }
 }
