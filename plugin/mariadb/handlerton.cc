@@ -68,8 +68,8 @@ int savepoint_release(handlerton*, THD*, void*) {
   return 0;
 }
 
-/* A rollback to a savepoint gives no locks back, and which of them are older than it the server does not ask. The
- * snapshot needs no table: who comes back to one that was changed meanwhile is told so. */
+/* A rollback to a savepoint gives no locks back, and which of them are older than it the server does not ask.
+ * The snapshot needs no table: who comes back to one that was changed meanwhile is told so. */
 bool savepoint_rollback_can_release_mdl(handlerton*, THD* thd) {
   Session* session = Session::find(thd);
   return !session || !pbxt_session_holds_locks(session->core());

@@ -359,8 +359,8 @@ pbxt_status pbxt_statement_begin(pbxt_session* session);
 pbxt_status pbxt_statement_end(pbxt_session* session);
 pbxt_status pbxt_statement_rollback(pbxt_session* session);
 
-/* One row: what is changed between the two is the change of a row and what followed from it, and is taken back
- * unless it stays. Inside a statement; not one within the other. */
+/* One row: what is changed between the two is the change of a row and what followed from it, and is taken
+ * back unless it stays. Inside a statement; not one within the other. */
 pbxt_status pbxt_row_hold(pbxt_session* session);
 pbxt_status pbxt_row_release(pbxt_session* session, int stays);
 
@@ -376,7 +376,8 @@ pbxt_status pbxt_commit(pbxt_session* session); /* finishes; without commit_orde
 pbxt_status pbxt_rollback(pbxt_session* session);
 void pbxt_detach_prepared(pbxt_session* session);
 
-int pbxt_session_holds_locks(const pbxt_session* session); /* changes, locks, or reads to be minded until it ends */
+int pbxt_session_holds_locks(
+    const pbxt_session* session); /* changes, locks, or reads to be minded until it ends */
 int pbxt_session_has_changes(const pbxt_session* session);
 int pbxt_session_is_prepared(const pbxt_session* session);
 
