@@ -6,6 +6,7 @@
   history  concurrent transactions on every isolation level, searched for what it forbids: 20,000, with --long 1,000,000 a level
   sim      random lives of a whole database, power cuts at every disk operation, 10,000 states  only with --long
   paths    instructions of the engine's hot paths, against the recorded ones (scripts/hot_paths.py)
+  bits     every bit written in the files of two small databases, flipped one by one            only with --long
   workshop tests of the scripts that others rely on
   sql      real servers and real connections (tests/sql); with --long 50 kills and 200 random rounds
   package  the Debian package, installed, upgraded and removed, with a real server (tests/package)
@@ -74,6 +75,8 @@ def cargo_suites():
     sim = ["cargo", "run", "--release", "--package", "pbxt-sim", "--"]
     yield Suite("history", [*sim, "--histories", "40"], {}, False, ["--histories", "2000"])
     yield Suite("sim", [*sim, "--states", "10000"], {}, True, [])
+    every_bit = ["cargo", "test", "--release", "--package", "pbxt", "--test", "every_bit", "--", "--nocapture"]
+    yield Suite("bits", every_bit, {"PBXT_FLIP_STRIDE": "1"}, True, [])
     with_miri = {"MIRIFLAGS": MIRI_FLAGS, "CARGO_TARGET_DIR": target_folder("miri")}
     miri = ["cargo", "+nightly", "miri", "test", "--no-fail-fast"]
     yield Suite("miri", [*miri, *packages("index", "rowmap", "rows", "txn")], with_miri, True, [])
@@ -96,6 +99,7 @@ def all_suites():
         cargo["history"],
         cargo["sim"],
         Suite("paths", ["scripts/hot_paths.py"], {}, False, []),
+        cargo["bits"],
         Suite("workshop", [*PYTEST, "scripts/tests"], {}, False, []),
         Suite("sql", [*PYTEST, "tests/sql"], {}, False, ["--long"]),
         Suite("package", [*PYTEST, "tests/package"], {}, False, []),
