@@ -11,16 +11,20 @@ use crate::block_file::{BlockReads, DirectIo};
 use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::sector_file::{SectorFile, SectorWrites};
 use pbxt_base::{Error, Result};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What `stat` counts the room of a file in, whatever the blocks of the file system are.
 const STAT_BLOCK_BYTES: u64 = 512;
+
+/// Mode of a directory that is made, less what the umask forbids: others have no business in it. A server's umask may leave
+/// them the right to enter.
+const DIRECTORY_MODE: u32 = 0o770;
 
 /// A directory of the operating system.
 #[derive(Debug)]
@@ -34,7 +38,9 @@ impl OsDisk {
     /// Uses `directory`; with `create` it is made if it is missing (its parent must exist).
     pub fn open(directory: &Path, create: bool) -> Result<Self> {
         if create && !directory.exists() {
-            std::fs::create_dir(directory)
+            DirBuilder::new()
+                .mode(DIRECTORY_MODE)
+                .create(directory)
                 .map_err(|source| failure(directory, "create the directory", source))?;
             let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
             sync_directory(parent.unwrap_or(Path::new(".")))?;
@@ -377,6 +383,20 @@ mod tests {
         assert_eq!(disk.size("a").expect("its bytes"), 10 * 4096);
         let error = disk.open("a", false).and_then(|file| file.give_back(0..4096));
         assert!(error.expect_err("not writable").to_string().contains("/a'"));
+    }
+
+    #[test]
+    fn a_new_directory_is_closed_to_others() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("db");
+        OsDisk::open(&path, true).expect("a new directory");
+        let mode = std::fs::metadata(&path)
+            .expect("it is there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o007, 0, "TR10: mode {mode:o}");
+        assert_eq!(mode & 0o700, 0o700, "its owner may do everything");
     }
 
     #[test]
