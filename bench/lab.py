@@ -133,14 +133,6 @@ class Lab(LiveServer):
         """A connection whose statements may take as long as they like."""
         return super().connect(database, **{"read_timeout": LONG, "write_timeout": LONG, **options})
 
-    def alive(self):
-        """False once the server process has ended."""
-        try:
-            state = Path(f"/proc/{self.pid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-        except OSError:
-            return False
-        return state != "Z"
-
     def cpu_seconds(self):
         """Processor time of the server so far, user and system."""
         try:

@@ -80,6 +80,14 @@ class LiveServer:
         except (OSError, ValueError):
             return None
 
+    def alive(self):
+        """False once the server process has ended."""
+        try:
+            state = Path(f"/proc/{self.pid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        return state != "Z"
+
     def port(self):
         """TCP port on 127.0.0.1; None for a server that only has its socket."""
         try:
