@@ -28,7 +28,7 @@ LDFLAGS := -shared -Wl,--version-script=build/plugin/exports.map -Wl,-z,nodelete
            -Wl,--gc-sections
 LDLIBS := -lpthread -ldl -lm
 
-.PHONY: help setup plugin package run start stop env test test-long bench lint clean core always
+.PHONY: help setup plugin package run start stop env test test-long bench bench-quick lint clean core always
 
 ## help: this list
 help:
@@ -38,7 +38,7 @@ help:
 	@echo "First time: make setup && make start && scripts/server exec"
 	@echo "Variables:  MARIADB_HEADERS=dir   build against other headers (checked against the server's version)"
 	@echo "            MARIADB_PREFIX=dir    use another server: dir/sbin/mariadbd"
-	@echo "            ARGS='...'            passed on by run, start, package, test, test-long and bench"
+	@echo "            ARGS='...'            passed on by run, start, package, test, test-long, bench and bench-quick"
 
 ## setup: make a bare Debian 12 ready: compiler, Python tools, a private MariaDB with its headers (repeatable)
 setup:
@@ -106,9 +106,13 @@ test: plugin
 test-long: plugin
 	@$(VENV)/python scripts/run_tests.py --long $(ARGS)
 
-## bench: compare with the engines of the same server
+## bench: the whole comparison with the engines of the same server: report, charts, speed targets (most of a day)
 bench: plugin
 	@bench/run $(ARGS)
+
+## bench-quick: the same with small tables, in five minutes: does everything work?
+bench-quick: plugin
+	@bench/run --quick $(ARGS)
 
 ## lint: formatting, clippy, licences and the house rules
 lint: setup

@@ -53,6 +53,7 @@ KINDS = {
             ),
             savepoints=False,
         ),
+        Kind("ARCHIVE", "ARCHIVE", ("--plugin-load-add=ha_archive",), transactions=False),
         Kind("BLACKHOLE", "BLACKHOLE", ("--plugin-load-add=ha_blackhole",), transactions=False),
     )
 }
@@ -225,7 +226,7 @@ def stat_blocks(entry):
 def need_engine_files(kinds):
     """A Problem at once if a shared library is missing, instead of after an hour."""
     for kind in kinds:
-        library = {"MyRocks": "ha_rocksdb.so", "BLACKHOLE": "ha_blackhole.so"}.get(kind.name)
+        library = {"MyRocks": "ha_rocksdb.so", "ARCHIVE": "ha_archive.so", "BLACKHOLE": "ha_blackhole.so"}.get(kind.name)
         if library and not (PREFIX / "lib" / "mysql" / "plugin" / library).exists():
             raise Problem(f"{library} is not in {PREFIX}/lib/mysql/plugin: run `make setup`.")
 

@@ -7,7 +7,7 @@ import json
 import time
 from pathlib import Path
 
-from bench import report
+from bench import machine
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -28,9 +28,26 @@ def size_text(value):
     return "-" if value is None else f"{value / 2**20:,.1f} MiB"
 
 
+def value_text(value, unit):
+    """A value in one of the units of bench/figures.py as people read it; '-' where there is none."""
+    if value is None:
+        return "-"
+    if unit == "s":
+        return f"{value * 1e6:.1f} us" if 0 < value < 0.001 else seconds_text(value)
+    if unit == "bytes":
+        return size_text(value)
+    if unit == "bytes/row":
+        return f"{value:,.1f} B"
+    if unit == "%":
+        return f"{value:.0f} %"
+    return f"{value:,.{0 if value >= 100 else 1}f}/{'min' if unit == '1/min' else 's'}"
+
+
 def ratio_text(value):
     """A ratio, or '-' where there is none."""
-    return "-" if value is None else f"{value:.3f}x"
+    if value is None:
+        return "-"
+    return f"{value:.3f}x" if value >= 0.01 or value == 0 else f"{value:.2g}x"
 
 
 def table(header, lines):
@@ -56,7 +73,7 @@ def keep(tool, about, results, markdown):
 
 def facts(server, options):
     """Machine, commit, server; the server must be running."""
-    about = report.facts(server, options, server.settings_used)
+    about = machine.facts(server, options, server.settings_used)
     return {name: value if isinstance(value, list) else str(value) for name, value in about.items()}
 
 

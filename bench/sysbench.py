@@ -1,67 +1,77 @@
-"""sysbench's OLTP runs: transactions per second with 16 threads, and the slowest second of each run."""
+"""sysbench as the client of many connections: its own OLTP tests, and the scripts in bench/lua.
+
+Why it exists: a thousand connections served by Python would measure Python. One call is one run; what it prints is read here and nowhere else.
+Errors that say "try again" (1020 changed since read, 1205 timeout, 1213 deadlock) are repeated by sysbench and count for no transaction.
+"""
 
 import re
 import statistics
 import subprocess
+from dataclasses import dataclass
+from pathlib import Path
 
 from common import Problem
-from live_server import execute, value_of
 
-TESTS = {
-    "oltp_point_select": 1.0,
-    "oltp_update_non_index": 1.5,
-    "oltp_update_index": 1.5,
-    "oltp_insert": 1.5,
-    "oltp_read_write": 1.3,
-}
-THREADS = 16
-LINE = re.compile(r"^\[ \d+s \].*? tps: ([\d.]+)", re.MULTILINE)
+SCRIPTS = Path(__file__).resolve().parent / "lua"
+SECOND = re.compile(r"^\[ \d+s \].*? tps: ([\d.]+)", re.MULTILINE)
+DONE = re.compile(r"transactions:\s+(\d+)\s+\(([\d.]+) per sec")
+PATIENCE = 900  # seconds beyond the length of a run: connecting, and transactions under way at its end
 
 
-def command(server, test, rows, *words):
-    """sysbench's command line for one test."""
+@dataclass(frozen=True)
+class Load:
+    """What one run reached."""
+
+    count: int  # transactions
+    rate: float  # of them a second, over the whole run
+    slowest: float | None  # the slowest second in percent of the median second, without the first; None in a run of less than three
+
+
+def base_words(server, database):
+    """Options of every call."""
     return [
-        "sysbench",
-        test,
         "--db-driver=mysql",
         f"--mysql-socket={server.socket}",
         "--mysql-user=root",
-        "--mysql-db=sysbench",
-        "--tables=1",
-        f"--table-size={rows}",
+        f"--mysql-db={database}",
         "--mysql-ignore-errors=1020,1205,1213",
-        *words,
     ]
 
 
-def call(words):
-    """Output of one call; a Problem when it fails."""
+def command(server, test, rows, *words, database="sysbench"):
+    """sysbench's command line for one of its own tests, over one table."""
+    return ["sysbench", test, *base_words(server, database), "--tables=1", f"--table-size={rows}", *words]
+
+
+def script_command(server, script, database, *words):
+    """sysbench's command line for a script of bench/lua."""
+    return ["sysbench", str(SCRIPTS / f"{script}.lua"), *base_words(server, database), *words]
+
+
+def call(words, patience=None):
+    """Output of one call; a Problem when it fails or does not come to an end."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=patience)
     except FileNotFoundError as error:
-        raise Problem("sysbench is missing: run `make setup`, or leave out --sysbench.") from error
+        raise Problem("sysbench is missing: run `make setup`, it installs Debian's package.") from error
+    except subprocess.TimeoutExpired as error:
+        raise Problem(f"{' '.join(words[:2])} was not over after {patience} s and was stopped.") from error
     if done.returncode != 0:
         raise Problem(f"{' '.join(words[:2])} failed: {(done.stdout + done.stderr).strip()[-400:]}")
     return done.stdout
 
 
-def run(server, options, engines, results):
-    """All tests, engines in turn; values are transactions per second."""
-    rows = options.rows or 500_000
-    connection = server.connect()
-    for engine in engines:
-        if value_of(connection, "SELECT transactions FROM information_schema.engines WHERE engine = %s", (engine,)) != "YES":
-            continue  # its mixed runs end with errors where they expect a rollback
-        execute(connection, "CREATE OR REPLACE DATABASE sysbench")
-        call(command(server, "oltp_read_write", rows, f"--mysql-storage-engine={engine.lower()}", "prepare"))
-        for test in TESTS:
-            words = [f"--threads={THREADS}", f"--time={options.seconds}", "--report-interval=1", "run"]
-            seconds = [float(value) for value in LINE.findall(call(command(server, test, rows, *words)))]
-            steady = seconds[1:] or seconds
-            results["sysbench", f"{test} (tps)", engine].append(statistics.mean(steady))
-            results["sysbench", f"{test} slowest second (% of median)", engine].append(
-                100 * min(steady) / statistics.median(steady)
-            )
-        print(f"done: sysbench {engine}", flush=True)
-    execute(connection, "DROP DATABASE sysbench")
-    connection.close()
+def run(words, clients, seconds, seed):
+    """One run of a command line with so many connections; a Problem when nothing was done."""
+    line = [*words, f"--threads={clients}", f"--time={seconds}", "--events=0", f"--rand-seed={seed}", "--report-interval=1", "run"]
+    return parse(call(line, seconds + PATIENCE), " ".join(words[:2]))
+
+
+def parse(output, name="sysbench"):
+    """The figures in what sysbench printed."""
+    done = DONE.search(output)
+    if not done or int(done[1]) == 0:
+        raise Problem(f"{name} finished no transaction: {output.strip()[-400:]}")
+    seconds = [float(value) for value in SECOND.findall(output)][1:]
+    middle = statistics.median(seconds) if len(seconds) >= 2 else 0
+    return Load(int(done[1]), float(done[2]), 100 * min(seconds) / middle if middle else None)
