@@ -132,7 +132,10 @@ class Maker:
     def add_index(self, table):
         name = self._new("k")
         self.indexes[table].append(name)
-        return f"ALTER TABLE {table} ADD KEY {name} (n, a)"
+        kinds = [f"KEY {name} (n, a)", f"KEY {name} (a DESC, n)", f"UNIQUE {name} (a, n)"]
+        if table == "t":
+            kinds += [f"KEY {name} (w(5))", f"KEY {name} (b(10), a)"]
+        return f"ALTER TABLE {table} ADD {self.random.choice(kinds)}"
 
     def drop_index(self, table):
         free = [name for name in self.indexes[table] if name[0] == "k"]

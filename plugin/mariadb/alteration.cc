@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include <algorithm>
+
 #include "definition.h"
 
 namespace pbxt {
@@ -145,6 +147,10 @@ void Alteration::find_indexes(const TABLE* before, const TABLE* altered, const A
         found = static_cast<int32_t>(j);
     indexes_.push_back(found);
   }
+}
+
+bool Alteration::adds_indexes() const {
+  return std::find(indexes_.begin(), indexes_.end(), -1) != indexes_.end();
 }
 
 const char* Alteration::find(const TABLE* before, const TABLE* altered,

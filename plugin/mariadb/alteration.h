@@ -21,6 +21,9 @@ class Alteration {
   /* Null, or why values change. */
   const char* find(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info) noexcept;
 
+  /* True if an index was none before. */
+  bool adds_indexes() const;
+
   pbxt_alteration change{};
 
  private:

@@ -105,7 +105,7 @@ class ha_pbxt final : public handler {
   enum_alter_inplace_result check_if_supported_inplace_alter(TABLE* altered,
                                                              Alter_inplace_info* info) override;
   bool prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* info) override;
-  bool inplace_alter_table(TABLE*, Alter_inplace_info*) override { return false; }
+  bool inplace_alter_table(TABLE* altered, Alter_inplace_info* info) override;
   bool commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* info, bool commit) override;
   bool check_if_incompatible_data(HA_CREATE_INFO* create_info, uint changes) override;
   int check(THD* thd, HA_CHECK_OPT* options) override;
@@ -183,6 +183,8 @@ class ha_pbxt final : public handler {
   static int judge_entry(void* self, uint8_t* record, uint64_t row_id);
   int set_end_of_range(const key_range* end);
   int alter(TABLE* altered, Alter_inplace_info* info);
+  int build_indexes(TABLE* altered, Alter_inplace_info* info);
+  int report_duplicate(TABLE* altered, pbxt_index_build* build);
   int key_duplicated();
   int taken_by(uint64_t row_id);
   int store(const uchar* old_record, const uchar* record);

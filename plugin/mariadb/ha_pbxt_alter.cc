@@ -2,9 +2,10 @@
  * ha_pbxt_alter.cc: ALTER TABLE without a copy.
  *
  * The engine reads rows that are there with the columns of now, so an ALTER of columns, or one that only
- * takes indexes away, is one record of its catalog (docs/alter.md). It is asked first: what it refuses, and
- * what would change values, goes the server's way of copying, whose rows are one ordinary transaction that
- * the server commits at the end of the copy.
+ * takes indexes away, is one record of its catalog (docs/alter.md). Indexes that come are built over the rows
+ * that are there, while the server keeps writers away and lets readers go on. The engine is asked first: what
+ * it refuses, and what would change values, goes the server's way of copying, whose rows are one ordinary
+ * transaction that the server commits at the end of the copy.
  */
 #include "alteration.h"
 #include "error_map.h"
@@ -33,15 +34,32 @@ constexpr ulong kInstantOptions = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT |
                                   HA_CREATE_USED_STATS_PERSISTENT | HA_CREATE_USED_STATS_AUTO_RECALC |
                                   HA_CREATE_USED_STATS_SAMPLE_PAGES;
 
+constexpr const char* kBuilds = "PBXT has to build an index: use ALGORITHM=NOCOPY, LOCK=SHARED";
+
 /* Names the table of one handler: a partitioned table has several, which are altered together. */
 class AlterContext final : public inplace_alter_handler_ctx {
  public:
   explicit AlterContext(std::string name) : name(std::move(name)) {}
+  ~AlterContext() override { forget(); }
+
+  /* Gives up what was built. */
+  void forget() { pbxt_index_build_close(release()); }
+  pbxt_index_build* release() {
+    pbxt_index_build* released = build;
+    build = nullptr;
+    return released;
+  }
+
   const std::string name;
+  pbxt_index_build* build = nullptr; /* null if the statement adds no index */
 };
 
-const std::string& name_of(const inplace_alter_handler_ctx* context) {
-  return static_cast<const AlterContext*>(context)->name;
+AlterContext* context_of(inplace_alter_handler_ctx* context) {
+  return static_cast<AlterContext*>(context);
+}
+
+void report_build(void* thd, uint64_t done, uint64_t total) {
+  thd_progress_report(static_cast<THD*>(thd), done, total);
 }
 
 /* What the statement asks for beside columns and indexes. Null, or why it needs a copy. */
@@ -83,11 +101,18 @@ enum_alter_inplace_result ha_pbxt::check_if_supported_inplace_alter(TABLE* alter
   definition.def.temporary = table->s->tmp_table != NO_TMP_TABLE;
   TableForeignKeys foreign_keys;
   foreign_keys.for_question(ha_thd(), name_.c_str(), altered, info->alter_info, &definition);
-  if (pbxt_table_check_alter(db, &definition.def, &alteration.change) != PBXT_OK) {
+  int adds_indexes = 0;
+  if (pbxt_table_check_alter(db, &definition.def, &alteration.change, &adds_indexes) != PBXT_OK) {
     info->unsupported_reason = thd_strdup(ha_thd(), pbxt_error_text());
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
-  return HA_ALTER_INPLACE_INSTANT;
+  if (!adds_indexes) return HA_ALTER_INPLACE_INSTANT;
+  if (info->ignore) {
+    info->unsupported_reason = "PBXT leaves out no rows with IGNORE: the table must be copied";
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  }
+  info->unsupported_reason = kBuilds;
+  return HA_ALTER_INPLACE_NOCOPY_LOCK;
 }
 
 /* Asked by EXCHANGE PARTITION: may the two tables take each other's place? Each keeps the versions of its own
@@ -107,6 +132,48 @@ bool ha_pbxt::prepare_inplace_alter_table(TABLE*, Alter_inplace_info* info) {
   return false;
 }
 
+/* What ends a build. The server has its own words for a kill, and a warning beside them would become another
+ * error. */
+static int to_build_error(pbxt_status status, THD* thd) {
+  return status == PBXT_KILLED ? to_ha_error(status, thd) : to_ddl_error(status, thd);
+}
+
+/* Tells the server of the row that has the key of another one. */
+int ha_pbxt::report_duplicate(TABLE* altered, pbxt_index_build* build) {
+  uint32_t index = 0;
+  pbxt_status status = pbxt_index_build_refused(build, altered->record[0], &index);
+  if (status != PBXT_OK) return to_ddl_error(status, ha_thd());
+  print_keydup_error(altered, &altered->key_info[index], MYF(0));
+  return HA_ERR_FOUND_DUPP_KEY;
+}
+
+/* Builds the indexes that are added, one handler after the other. */
+int ha_pbxt::build_indexes(TABLE* altered, Alter_inplace_info* info) {
+  THD* thd = ha_thd();
+  Alteration alteration;
+  if (alteration.find(table, altered, info)) return HA_ERR_TABLE_DEF_CHANGED;
+  if (!alteration.adds_indexes()) return 0;
+  Definition definition;
+  definition.build(altered, name_.c_str());
+  definition.describe_columns(altered);
+  definition.def.temporary = table->s->tmp_table != NO_TMP_TABLE;
+  AlterContext* context = context_of(info->handler_ctx);
+  pbxt_status status =
+      pbxt_index_build_open(db, Session::core_of(thd), &definition.def, &alteration.change, &context->build);
+  if (status != PBXT_OK) return to_build_error(status, thd);
+  thd_progress_init(thd, 1);
+  status = pbxt_index_build_run(context->build, report_build, thd);
+  thd_progress_end(thd);
+  if (status == PBXT_DUPLICATE_KEY) return report_duplicate(altered, context->build);
+  return to_build_error(status, thd);
+}
+
+bool ha_pbxt::inplace_alter_table(TABLE* altered, Alter_inplace_info* info) {
+  int error = build_indexes(altered, info);
+  if (error && !ha_thd()->is_error()) print_error(error, MYF(0));
+  return error != 0;
+}
+
 /* Tells the engine of the new definition, for all handlers of the table at once. */
 int ha_pbxt::alter(TABLE* altered, Alter_inplace_info* info) {
   THD* thd = ha_thd();
@@ -120,20 +187,24 @@ int ha_pbxt::alter(TABLE* altered, Alter_inplace_info* info) {
   Alteration alteration;
   if (alteration.find(table, altered, info)) return HA_ERR_TABLE_DEF_CHANGED;
   std::vector<pbxt_text> names;
-  if (info->group_commit_ctx) {
-    for (inplace_alter_handler_ctx** each = info->group_commit_ctx; *each; each++)
-      names.push_back({name_of(*each).data(), name_of(*each).size()});
-  } else {
-    names.push_back({name_.data(), name_.size()});
+  std::vector<pbxt_index_build*> builds;
+  inplace_alter_handler_ctx* alone[] = {info->handler_ctx, nullptr};
+  for (inplace_alter_handler_ctx** each = info->group_commit_ctx ? info->group_commit_ctx : alone; *each;
+       each++) {
+    AlterContext* context = context_of(*each);
+    names.push_back({context->name.data(), context->name.size()});
+    builds.push_back(context->release());
   }
   info->group_commit_ctx = nullptr;
   return to_ddl_error(pbxt_tables_alter(db, Session::core_of(thd), &definition.def, &alteration.change,
-                                        names.data(), static_cast<uint32_t>(names.size())),
+                                        names.data(), static_cast<uint32_t>(names.size()), builds.data(),
+                                        static_cast<uint32_t>(builds.size())),
                       thd);
 }
 
 bool ha_pbxt::commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* info, bool commit) {
   if (!commit) {
+    if (info->handler_ctx) context_of(info->handler_ctx)->forget();
     info->group_commit_ctx = nullptr;
     return false;
   }

@@ -36,6 +36,7 @@ pub const NAMES: &[&str] = &[
     "blob.before_sync",
     "blob.after_sync",
     "blob.before_give_back",
+    "build.after_files",
     "ddl.after_append",
     "ddl.after_publish",
     "wait.before_enqueue",

@@ -1,13 +1,15 @@
-//! ALTER in place: a changed definition with what its columns and indexes were before.
+//! ALTER in place: a changed definition with what its columns and indexes were before, and indexes that are built for it.
 
+use crate::cursor::record_mut;
 use crate::database::{PbxtDb, database};
 use crate::definition::{PbxtTableDef, list};
-use crate::guard::{call, text};
+use crate::guard::{Failure, call, text, value};
 use crate::session::PbxtSession;
 use crate::sight::PbxtText;
 use crate::status::Status;
 use crate::table::optional_session;
-use pbxt::{Alteration, Error, Result, TableDef};
+use pbxt::{Alteration, Error, IndexBuild, Result, TableDef};
+use std::ffi::c_void;
 
 /// `pbxt_alteration`.
 #[repr(C)]
@@ -16,6 +18,13 @@ use pbxt::{Alteration, Error, Result, TableDef};
 pub struct PbxtAlteration {
     pub columns: *const i32,
     pub indexes: *const i32,
+}
+
+/// `pbxt_index_build`.
+#[derive(Debug)]
+pub struct PbxtIndexBuild {
+    build: IndexBuild,
+    record_bytes: usize,
 }
 
 /// # Safety
@@ -53,16 +62,117 @@ pub unsafe extern "C" fn pbxt_table_check_alter(
     db: *mut PbxtDb,
     def: *const PbxtTableDef,
     change: *const PbxtAlteration,
+    adds_indexes: *mut i32,
 ) -> Status {
     call(|| {
         // SAFETY: valid for the call.
         let (db, def, change) = unsafe { (database(db)?, &*def, &*change) };
         // SAFETY: their pointers are valid for the call.
         let (definition, change) = unsafe { (def.definition()?, alteration(def, change)?) };
-        Ok(db
-            .db
-            .check_alter(definition, &change, def.check_foreign_keys != 0)?)
+        db.db
+            .check_alter(definition, &change, def.check_foreign_keys != 0)?;
+        // SAFETY: a place of the caller.
+        unsafe { *adds_indexes = i32::from(change.adds_indexes()) };
+        Ok(())
     })
+}
+
+/// # Safety
+/// `build` came from `pbxt_index_build_open`, is open, and no other reference to it exists.
+unsafe fn index_build<'a>(build: *mut PbxtIndexBuild) -> Result<&'a mut PbxtIndexBuild> {
+    // SAFETY: by the contract above.
+    unsafe { build.as_mut() }.ok_or_else(|| Error::Invalid("the index build is null".into()))
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_index_build_open(
+    db: *mut PbxtDb,
+    session: *mut PbxtSession,
+    def: *const PbxtTableDef,
+    change: *const PbxtAlteration,
+    out: *mut *mut PbxtIndexBuild,
+) -> Status {
+    call(|| {
+        // SAFETY: valid for the call.
+        let (db, session, def, change) =
+            unsafe { (database(db)?, optional_session(session), &*def, &*change) };
+        // SAFETY: their pointers are valid for the call.
+        let (definition, change) = unsafe { (def.definition()?, alteration(def, change)?) };
+        let opened = PbxtIndexBuild {
+            build: db.db.open_index_build(session, definition, &change)?,
+            record_bytes: def.record_length as usize,
+        };
+        // SAFETY: a place of the caller for the handle.
+        unsafe { *out = Box::into_raw(Box::new(opened)) };
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_index_build_run(
+    handle: *mut PbxtIndexBuild,
+    progress: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
+    ctx: *mut c_void,
+) -> Status {
+    call(|| {
+        // SAFETY: a valid handle.
+        let build = unsafe { &mut index_build(handle)?.build };
+        let mut advance = |done: u64, total: u64| {
+            if let Some(progress) = progress {
+                // SAFETY: the caller's function.
+                unsafe { progress(ctx, done, total) }
+            }
+        };
+        Ok(build.run(&mut advance)?)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_index_build_refused(
+    handle: *mut PbxtIndexBuild,
+    record: *mut u8,
+    index: *mut u32,
+) -> Status {
+    call(|| {
+        // SAFETY: a valid handle, and a record of the definition it was opened with.
+        let (build, record) = unsafe {
+            let build = index_build(handle)?;
+            (&mut build.build, record_mut(record, build.record_bytes))
+        };
+        let number = build.show_refused(record)?;
+        let number = number.ok_or(Failure::Answer(Status::NotFound))?;
+        // SAFETY: a place of the caller.
+        unsafe { *index = number as u32 };
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_index_build_close(handle: *mut PbxtIndexBuild) {
+    value((), || {
+        if !handle.is_null() {
+            // SAFETY: the handle came from `pbxt_index_build_open` and is given back once.
+            drop(unsafe { Box::from_raw(handle) });
+        }
+    });
+}
+
+/// The builds that a caller hands over.
+///
+/// # Safety
+/// `builds` names `count` handles of `pbxt_index_build_open`, each given back by this, or null.
+unsafe fn take_builds(builds: *const *mut PbxtIndexBuild, count: u32) -> Vec<IndexBuild> {
+    // SAFETY: by the contract above.
+    let handles = unsafe { list(builds, count) }.iter();
+    // SAFETY: as above.
+    let taken = handles
+        .filter(|handle| !handle.is_null())
+        .map(|&handle| unsafe { Box::from_raw(handle) });
+    taken.map(|build| build.build).collect()
 }
 
 /// See the header.
@@ -74,8 +184,12 @@ pub unsafe extern "C" fn pbxt_tables_alter(
     change: *const PbxtAlteration,
     names: *const PbxtText,
     name_count: u32,
+    builds: *const *mut PbxtIndexBuild,
+    build_count: u32,
 ) -> Status {
     call(|| {
+        // SAFETY: handed over, whatever comes.
+        let builds = unsafe { take_builds(builds, build_count) };
         // SAFETY: valid for the call.
         let (db, session, def, change) =
             unsafe { (database(db)?, optional_session(session), &*def, &*change) };
@@ -91,8 +205,7 @@ pub unsafe extern "C" fn pbxt_tables_alter(
             })
         };
         let defs = names.map(named).collect::<Result<Vec<_>>>()?;
-        Ok(db
-            .db
-            .alter_tables(session, defs, &change, def.check_foreign_keys != 0)?)
+        let checks = def.check_foreign_keys != 0;
+        Ok(db.db.alter_tables_with(session, defs, &change, checks, builds)?)
     })
 }

@@ -2,9 +2,9 @@
 //!
 //! Why it exists: to copy a table because it gets a column costs as much as it has rows; nothing of them has to change, as long
 //! as whoever reads a row written before knows what it had then. So an ALTER is one record of the catalog, whatever the size.
-//! Rules: AL1 to AL7, AL10, AL13 (docs/alter.md). K4 one statement, one transaction, also for the parts of a partitioned table.
-//! T19 the tables are taken exclusively. FK6 constraints are checked before anything is logged, and bound before anybody meets the
-//! altered table.
+//! Rules: AL1 to AL7, AL10, AL13, AL24 (docs/alter.md). AL21 indexes that were built (index_build) become part of their tables in the
+//! same step. K4 one statement, one transaction, also for the parts of a partitioned table. T19 the tables are taken exclusively. FK6
+//! constraints are checked before anything is logged, and bound before anybody meets the altered table.
 //! Latches and I/O: the latch of DDL, held across the log flush.
 //! After a crash: all of it is there or nothing.
 
@@ -13,9 +13,10 @@ use crate::database::Database;
 use crate::ddl::{Redefined, follow};
 use crate::definition::{IndexDef, TableDef};
 use crate::error::{Error, Result};
+use crate::index_build::IndexBuild;
 use crate::session::Session;
 use crate::table::Table;
-use pbxt_base::stop_point;
+use pbxt_base::{IndexId, stop_point};
 use pbxt_rows::{ColumnKind, HostColumn, HostKind, KeyEncoding, KeyPart, Origin, Schema, WeightScheme};
 use pbxt_txlog::Space;
 use std::sync::Arc;
@@ -35,6 +36,9 @@ pub struct Alteration {
 /// Why something does not do.
 type Reason<T> = std::result::Result<T, String>;
 
+/// The id of an added index, at this position of the definition.
+pub(crate) type NewId<'a> = &'a dyn Fn(&IndexDef, usize) -> Reason<IndexId>;
+
 impl Alteration {
     /// Every column and index is what it was.
     pub fn nothing(def: &TableDef) -> Self {
@@ -44,34 +48,77 @@ impl Alteration {
         }
     }
 
+    /// True if indexes are added, which have to be built first.
+    pub fn adds_indexes(&self) -> bool {
+        self.indexes.contains(&None)
+    }
+
     /// The definition with the ids, schema version and older schemas that it gets as the next one of `old`.
-    fn apply(&self, old: &TableDef, mut def: TableDef) -> Reason<TableDef> {
+    ///
+    /// # Errors
+    /// `NeedsCopy`.
+    pub(crate) fn applied(&self, old: &TableDef, def: TableDef, new_id: NewId<'_>) -> Result<TableDef> {
+        let refused = |why: String| Error::NeedsCopy {
+            table: old.name.clone(),
+            why,
+        };
+        self.apply(old, def, new_id).map_err(refused)
+    }
+
+    fn apply(&self, old: &TableDef, mut def: TableDef, new_id: NewId<'_>) -> Reason<TableDef> {
         if (def.compression, def.temporary) != (old.compression, old.temporary) || old.temporary {
             return Err("it is temporary, or is to be compressed otherwise".into());
         }
         if self.columns.len() != def.schema.columns().len() || self.indexes.len() != def.indexes.len() {
             return Err("not every column and index says what it was before".into());
         }
-        for (index, origin) in def.indexes.iter_mut().zip(&self.indexes) {
-            let before = origin.and_then(|origin| old.indexes.get(usize::from(origin)));
-            let Some(before) = before else {
-                return Err(format!("index '{}' is to be built", index.name));
+        for (number, (index, origin)) in def.indexes.iter_mut().zip(&self.indexes).enumerate() {
+            let id = match origin {
+                Some(origin) => {
+                    let before = old.indexes.get(usize::from(*origin));
+                    let before = before.ok_or_else(|| format!("index '{}' was none before", index.name))?;
+                    self.check_index(index, before, old)?;
+                    before.id
+                }
+                None => new_id(index, number)?,
             };
-            self.check_index(index, before, old)?;
             let fits = index.spec.check(&def.schema);
             fits.map_err(|fault| format!("index '{}': {fault}", index.name))?;
-            index.id = before.id;
+            index.id = id;
         }
-        let mut ids: Vec<_> = def.indexes.iter().map(|index| index.id).collect();
-        ids.sort_unstable();
-        if ids.windows(2).any(|pair| pair[0] == pair[1]) {
+        let mut origins: Vec<_> = self.indexes.iter().flatten().collect();
+        origins.sort_unstable();
+        if origins.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err("two indexes say that they were the same one before".into());
         }
         self.apply_columns(old, &mut def)?;
+        self.check_added(old, &def)?;
         def.id = old.id;
         def.created = old.created;
         def.provisional = old.provisional;
         Ok(def)
+    }
+
+    /// Rule AL24.
+    fn check_added(&self, old: &TableDef, def: &TableDef) -> Reason<()> {
+        let added = def.indexes.iter().zip(&self.indexes);
+        for (index, _) in added.filter(|(_, origin)| origin.is_none()) {
+            let is_virtual =
+                |part: &KeyPart| kind_of(&def.schema, usize::from(part.column)) == Some(ColumnKind::Virtual);
+            let why = if def.schema.version() != old.schema.version() {
+                "columns change with it: ALTER them in a statement of their own"
+            } else if index.primary {
+                "rows stand in the order of the primary key"
+            } else if index.spec.parts().iter().any(is_virtual) {
+                "has a column that is computed"
+            } else if def.host_record.is_none() && !index.spec.derivable(&def.schema) {
+                "nothing is known of the host's records"
+            } else {
+                continue;
+            };
+            return Err(format!("index '{}' is to be built, and {why}", index.name));
+        }
+        Ok(())
     }
 
     /// Rules AL1, AL3 to AL6.
@@ -219,14 +266,14 @@ fn renamed(old: &TableDef, new: &TableDef, columns: &[Option<u16>]) -> Vec<(Stri
 }
 
 impl Database {
-    /// Whether `alter_tables` would do this.
+    /// Whether `alter_tables` would do this; if `change` adds indexes, `alter_tables_with` for which they are built.
     ///
     /// # Errors
     /// `NeedsCopy` says what stands against it; `BadForeignKey` for a constraint that could not be kept; `NoSuchTable`.
     pub fn check_alter(&self, def: TableDef, change: &Alteration, checks: bool) -> Result<()> {
         let table = self.catalog.find(&def.name)?;
         let _turn = self.ddl.lock();
-        let changed = self.altered_definitions(&table, def, change)?;
+        let changed = self.altered_definitions(&table, def, change, &|_, _| Ok(IndexId::new(0)))?;
         self.check_redefinitions(&changed, checks)
     }
 
@@ -242,6 +289,21 @@ impl Database {
         change: &Alteration,
         checks: bool,
     ) -> Result<()> {
+        self.alter_tables_with(session, defs, change, checks, Vec::new())
+    }
+
+    /// The same with the indexes that `change` adds, built for each of the tables (rule AL21).
+    ///
+    /// # Errors
+    /// As `alter_tables`; `DefinitionChanged` if a table has changed since. What was built is gone then.
+    pub fn alter_tables_with(
+        self: &Arc<Self>,
+        session: Option<&Session>,
+        defs: Vec<TableDef>,
+        change: &Alteration,
+        checks: bool,
+        mut builds: Vec<IndexBuild>,
+    ) -> Result<()> {
         let mut locked = Vec::with_capacity(defs.len());
         for def in &defs {
             let table = self.catalog.find(&def.name)?;
@@ -252,21 +314,33 @@ impl Database {
         let mut changed: Vec<Redefined> = Vec::new();
         for def in defs {
             let table = self.catalog.find(&def.name)?;
-            let of_one = self.altered_definitions(&table, def, change)?;
+            let build = builds.iter().find(|build| build.is_of(&table));
+            build.map_or(Ok(()), |build| build.check_still_true(&table))?;
+            let new_id = |index: &IndexDef, number: usize| match build {
+                Some(build) => build.id_of(index, number),
+                None => Err(format!("index '{}' is to be built", index.name)),
+            };
+            let of_one = self.altered_definitions(&table, def, change, &new_id)?;
             self.check_redefinitions(&of_one, checks)?;
             changed.extend(of_one);
         }
+        let is_altered = |build: &IndexBuild| changed.iter().any(|(table, _)| build.is_of(table));
+        if !builds.iter().all(is_altered) {
+            return Err(Error::Invalid(
+                "an index was built for a table that is not altered".into(),
+            ));
+        }
         let op = |(_, def): &Redefined| CatalogOp::Put(Box::new(def.clone()), 1);
         let ops: Vec<CatalogOp> = changed.iter().map(op).collect();
-        self.log_ddl(&ops, Space::Row)?;
-        self.publish_altered(&changed);
+        self.log_ddl_with(&ops, &mut builds, Space::Row)?;
+        self.publish_altered(&changed, &builds);
         stop_point!("ddl.after_publish");
         drop(locked);
         Ok(())
     }
 
     /// Versions that are not committed have no place in an ALTER (rule AL13).
-    fn refuse_own_changes(&self, session: Option<&Session>, table: &Arc<Table>) -> Result<()> {
+    pub(crate) fn refuse_own_changes(&self, session: Option<&Session>, table: &Arc<Table>) -> Result<()> {
         let own = session.map(Session::txn).filter(|own| own.raw() != 0);
         let holders = self.table_locks.holders(table.id);
         if own.is_some_and(|own| holders.iter().any(|(txn, _)| *txn == own)) {
@@ -284,22 +358,20 @@ impl Database {
         table: &Arc<Table>,
         def: TableDef,
         change: &Alteration,
+        new_id: NewId<'_>,
     ) -> Result<Vec<Redefined>> {
         let old = table.def();
-        let refused = |why: String| Error::NeedsCopy {
-            table: old.name.clone(),
-            why,
-        };
-        let mut def = change.apply(&old, def).map_err(refused)?;
+        let mut def = change.applied(&old, def, new_id)?;
         let renames = renamed(&old, &def, &change.columns);
         follow(&mut def.foreign_keys, &old.name, &renames);
         let mut image = Vec::new();
         def.encode(&mut image);
         if image.len() + RECORD_BYTES > self.log.record_bytes_max() {
-            return Err(refused(
-                "its definition, with the columns that older rows have, takes more bytes than the log has for one record"
+            return Err(Error::NeedsCopy {
+                table: old.name.clone(),
+                why: "its definition, with the columns that older rows have, takes more bytes than the log has for one record"
                     .into(),
-            ));
+            });
         }
         let mut changed = vec![(Arc::clone(table), def)];
         for other in self.catalog.tables().iter().filter(|other| other.id != table.id) {
@@ -311,14 +383,17 @@ impl Database {
         Ok(changed)
     }
 
-    /// Lets everybody meet the altered tables, whose constraints are bound by then.
-    fn publish_altered(&self, changed: &[Redefined]) {
+    /// Lets everybody meet the altered tables, whose constraints are bound and whose indexes have their entries by then.
+    fn publish_altered(&self, changed: &[Redefined], builds: &[IndexBuild]) {
+        builds.iter().for_each(IndexBuild::install);
         let mut altered: Vec<(Arc<Table>, Arc<Table>)> = Vec::new();
         for (table, def) in changed {
             if table.takes(def) {
                 self.catalog.alter(table, def);
             } else {
-                altered.push((Arc::clone(table), Arc::new(table.altered(def.clone()))));
+                let build = builds.iter().find(|build| build.is_of(table));
+                let next = table.altered(def.clone(), build.map(IndexBuild::next));
+                altered.push((Arc::clone(table), Arc::new(next)));
             }
         }
         let mut tables = self.catalog.tables();

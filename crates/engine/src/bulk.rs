@@ -47,16 +47,16 @@ pub(crate) struct LoadBudget {
     taken: AtomicU64,
 }
 
-/// A load's part of the budget.
+/// The part of the budget that a load has, or an index that is built.
 #[derive(Debug)]
-struct Share {
+pub(crate) struct Share {
     db: Arc<Database>,
     bytes: u64,
 }
 
 impl Share {
     /// Takes what a load can use or three quarters of what is left; none if that is too little for a load.
-    fn take(db: &Arc<Database>) -> Option<Self> {
+    pub(crate) fn take(db: &Arc<Database>) -> Option<Self> {
         let budget = db.cache_bytes / 4;
         let least = (CHUNK_BYTES.start() * CHUNKS_OF_A_LOAD).min(budget);
         let wish = |taken: u64| {
@@ -74,9 +74,14 @@ impl Share {
         })
     }
 
-    fn chunk_bytes(&self) -> usize {
+    pub(crate) fn chunk_bytes(&self) -> usize {
         (self.bytes / CHUNKS_OF_A_LOAD).max(1) as usize
     }
+}
+
+/// Bytes of a chunk for who has to go on without a share.
+pub(crate) fn least_chunk() -> usize {
+    *CHUNK_BYTES.start() as usize
 }
 
 impl Drop for Share {

@@ -50,7 +50,8 @@ pub(crate) struct Ranks {
 }
 
 impl KeyArena {
-    fn push(&mut self, row: u32, key: &[u8], claim: bool, unpack: &[u8]) {
+    /// Appends the entry of the row of this number.
+    pub(crate) fn push(&mut self, row: u32, key: &[u8], claim: bool, unpack: &[u8]) {
         if self.entries == 0 {
             self.shared = key.len();
         } else if self.shared > 0 {
@@ -118,7 +119,12 @@ impl KeyArena {
         group[1..].iter().all(|&item| self.key(item as u32) == first)
     }
 
-    fn clear(&mut self) {
+    /// Bytes it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries = 0;
         self.shared = 0;
@@ -167,7 +173,7 @@ impl Chunk {
 
     /// Bytes it holds.
     pub(crate) fn bytes(&self) -> usize {
-        let keys: usize = self.indexes.iter().map(|keys| keys.bytes.len()).sum();
+        let keys: usize = self.indexes.iter().map(KeyArena::bytes).sum();
         self.payloads.len() + 4 * self.ends.len() + keys
     }
 

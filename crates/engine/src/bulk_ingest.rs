@@ -13,6 +13,7 @@
 use crate::bulk::duplicate;
 use crate::bulk_unique::Met;
 use crate::bulk_writer::{Loaded, payload_of};
+use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::row_shape::{RowRun, RowShape};
 use crate::session::{Mark, MarkedRows, Session};
@@ -29,6 +30,11 @@ use std::sync::Arc;
 /// Bytes of an ingest record beside its pieces, and of a piece, at most.
 const RECORD_BYTES: usize = 64;
 const PIECE_BYTES: usize = 12;
+
+/// Pieces that one ingest record names at most, whatever the log.
+pub(crate) fn pieces_of_a_record(db: &Database) -> usize {
+    ((db.log.record_bytes_max() - RECORD_BYTES) / PIECE_BYTES).min(INGEST_PIECES_MAX)
+}
 
 impl Session {
     /// Makes the load part of the table, or nothing of it.
@@ -206,12 +212,11 @@ impl Session {
         loaded: &Loaded,
         space: Space,
     ) -> Result<Lsn> {
-        let room = (self.db.log.record_bytes_max() - RECORD_BYTES) / PIECE_BYTES;
         let ends = |at: usize| loaded.rows.pieces.get(at);
         let first_row = ends(0).map_or(0, |piece| piece.first.raw());
         let last_row = ends(loaded.rows.pieces.len().saturating_sub(1)).map_or(0, |piece| piece.last.raw());
         let mut first_lsn = None;
-        for pieces in pieces.chunks(room.min(INGEST_PIECES_MAX)) {
+        for pieces in pieces.chunks(pieces_of_a_record(&self.db)) {
             let record = IngestRecord {
                 first: !self.work.logged,
                 txn: self.work.txn,
@@ -232,7 +237,7 @@ impl Session {
     }
 }
 
-fn piece_of(class: SegmentClass, (segment, section): (SegmentId, u32)) -> IngestPiece {
+pub(crate) fn piece_of(class: SegmentClass, (segment, section): (SegmentId, u32)) -> IngestPiece {
     IngestPiece {
         class: class as u8,
         segment,

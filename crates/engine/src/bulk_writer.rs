@@ -2,14 +2,14 @@
 //!
 //! Why it exists: a row of a load is written once, where it stays, and its index entries are merged before anybody reads them;
 //! row by row they would go through the log, a tree, a checkpoint and several merges.
-//! Rules: L1, L2. L3 nothing of a load is named by anything before all of it is durable. L4 a load that ends otherwise
-//! removes its files. B6 its files are held from their creation to the end of the load.
+//! Rules: L1. L3 nothing of a load is named by anything before all of it is durable. L4, B6 (bulk_files). L2 (bulk_keys).
 //! Latches and I/O: none held; writes piece files, in the thread of the load.
 //! After a crash: unnamed files are removed at open.
 
 use crate::bulk_chunk::{Chunk, Ranks};
-use crate::bulk_sort::{FAN_IN, MergedSource};
-use crate::bulk_spill::{Part, Source, SpillWriter};
+use crate::bulk_files::{Held, LoadFiles};
+use crate::bulk_keys::{Built, KeySorter, Unbuilt};
+use crate::bulk_spill::Source;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::row_shape::{RowPiece, RowRun, Slot};
@@ -17,9 +17,9 @@ use crate::row_writer::RowWriter;
 use crate::table::Table;
 use parking_lot::Mutex;
 use pbxt_base::{Lsn, RowId, SegmentId, TxnId, stop_point};
-use pbxt_index::{PIECE_BYTES_MAX, Run, RunBuilder, Sign};
+use pbxt_index::{PIECE_BYTES_MAX, Run};
 use pbxt_io::for_each_parallel;
-use pbxt_segment::{PieceFile, PieceWriter, SegmentClass, SegmentStore};
+use pbxt_segment::{PieceFile, PieceWriter, SegmentClass};
 use pbxt_txn::Stamp;
 use roaring::RoaringTreemap;
 use std::sync::Arc;
@@ -27,8 +27,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Indexes whose runs are built at the same time.
 const BUILDERS: usize = 2;
-/// Entries between two looks at the stop flag.
-const STOP_CHECK: u64 = 1 << 16;
 
 /// What a load has written, not yet part of the table.
 #[derive(Debug)]
@@ -68,58 +66,6 @@ impl<E: Into<Error>> From<E> for Failed {
     }
 }
 
-/// Finished files of a load; removed when dropped (rule L4).
-#[derive(Debug)]
-pub(crate) struct LoadFiles {
-    store: Arc<SegmentStore>,
-    files: Vec<(SegmentClass, SegmentId)>,
-}
-
-impl LoadFiles {
-    /// From now on something names them.
-    pub(crate) fn keep(&mut self) {
-        self.files.clear();
-    }
-}
-
-impl Drop for LoadFiles {
-    fn drop(&mut self) {
-        for &(class, id) in &self.files {
-            // If it cannot go now, the next opening removes it as an orphan.
-            let _ = self.store.remove_piece(class, id);
-        }
-    }
-}
-
-/// Keeps every piece file made since from being taken for an orphan (rule B6).
-#[derive(Debug)]
-struct Held {
-    db: Arc<Database>,
-    job: u64,
-}
-
-impl Held {
-    fn begin(db: &Arc<Database>) -> Self {
-        Self {
-            db: Arc::clone(db),
-            job: db.flight.begin(&db.store).detach(),
-        }
-    }
-
-    /// Only these files are held from now on.
-    fn narrow_to(&self, files: Vec<(SegmentClass, SegmentId)>) {
-        let job = self.db.flight.resume(self.job);
-        job.narrow_to(files);
-        job.detach();
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        drop(self.db.flight.resume(self.job));
-    }
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct BulkWriter {
@@ -133,12 +79,8 @@ pub(crate) struct BulkWriter {
     open_sections: Vec<u32>,
     sections: Vec<(SegmentId, u32)>,
     files: LoadFiles,
-    held: Held,
-    /// Every file begun so far.
-    begun: Vec<(SegmentClass, SegmentId)>,
-    /// Sorted entries of each index.
-    parts: Vec<Vec<Part>>,
-    items: Vec<u128>,
+    /// Sorted entries of each index; holds the files of the load, those of rows too.
+    keys: KeySorter,
     count: u64,
 }
 
@@ -152,8 +94,6 @@ struct LastChunk {
 impl BulkWriter {
     pub(crate) fn new(db: &Arc<Database>, table: &Arc<Table>, stop: &Arc<AtomicBool>) -> Self {
         let primary = table.indexes.iter().position(|index| index.def.primary);
-        let held = Held::begin(db);
-        held.narrow_to(Vec::new());
         Self {
             db: Arc::clone(db),
             table: Arc::clone(table),
@@ -162,16 +102,8 @@ impl BulkWriter {
             out: None,
             open_sections: Vec::new(),
             sections: Vec::new(),
-            files: LoadFiles {
-                store: Arc::clone(&db.store),
-                files: Vec::new(),
-            },
-            held,
-            begun: Vec::new(),
-            parts: std::iter::repeat_with(Vec::new)
-                .take(table.indexes.len())
-                .collect(),
-            items: Vec::new(),
+            files: LoadFiles::new(db),
+            keys: KeySorter::new(db, table.indexes.len()),
             count: 0,
         }
     }
@@ -179,28 +111,9 @@ impl BulkWriter {
     /// Writes the rows of a chunk and spills its keys.
     pub(crate) fn take(&mut self, chunk: &Chunk) -> Result<()> {
         let (ranks, base) = self.write_rows(chunk)?;
-        let mut items = std::mem::take(&mut self.items);
-        let mut spill = self.new_spill()?;
-        for (number, arena) in chunk.indexes.iter().enumerate() {
-            self.check_stop()?;
-            arena.sort(ranks.as_ref(), &mut items);
-            spill.begin(number);
-            for &item in &items {
-                spill.push(&arena.entry(item, base))?;
-            }
-            spill.end()?;
-        }
-        self.items = items;
-        let parts = spill.finish(0)?;
-        for (parts, part) in self.parts.iter_mut().zip(parts) {
-            if part.entries > 0 {
-                parts.push(part);
-            }
-        }
-        for number in 0..self.parts.len() {
-            self.reduce(number)?;
-        }
-        Ok(())
+        let stop = Arc::clone(&self.stop);
+        let mut pulse = |_: u64| check_stop(&stop);
+        self.keys.spill(&chunk.indexes, ranks.as_ref(), base, &mut pulse)
     }
 
     /// Ends the load: its files are durable, its runs carry the tag.
@@ -225,41 +138,19 @@ impl BulkWriter {
             unclaimed,
             count: self.count,
             files: self.files,
-            _held: [self.held, newer],
+            _held: [self.keys.into_held(), newer],
         })
-    }
-
-    fn check_stop(&self) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(Error::Killed);
-        }
-        Ok(())
-    }
-
-    /// Begins a file, which is held from its first moment on (rule B6).
-    fn create(&mut self, class: SegmentClass) -> Result<PieceWriter> {
-        let newer = Held::begin(&self.db);
-        let out = PieceWriter::create(&self.db.store, class)?;
-        self.begun.push((class, out.id()));
-        self.held.narrow_to(self.begun.clone());
-        drop(newer);
-        Ok(out)
-    }
-
-    fn new_spill(&mut self) -> Result<SpillWriter> {
-        let out = self.create(SegmentClass::Meta)?;
-        Ok(SpillWriter::new(&self.db.store, out))
     }
 
     /// Gives the rows their ids (rule L1) and writes them; how they are ordered, and the first id.
     fn write_rows(&mut self, chunk: &Chunk) -> Result<(Option<Ranks>, RowId)> {
-        self.check_stop()?;
-        let ranks = self.cluster.and_then(|by| chunk.rank(by, &mut self.items));
+        check_stop(&self.stop)?;
+        let ranks = self.cluster.and_then(|by| chunk.rank(by, self.keys.items()));
         let rows = chunk.rows() as u64;
         let base = self.table.map.allocate_many(rows);
         let mut out = match self.out.take() {
             Some(out) => out,
-            None => self.create(SegmentClass::Cold)?,
+            None => self.keys.create(SegmentClass::Cold)?,
         };
         let table = Arc::clone(&self.table);
         let mut writer = RowWriter::new(table.schema(), table.def().compression.base());
@@ -283,37 +174,9 @@ impl BulkWriter {
         if let Some(out) = self.out.take() {
             let class = out.class();
             let id = out.finish()?;
-            self.files.files.push((class, id));
+            self.files.add(class, id);
             let sections = self.open_sections.drain(..);
             self.sections.extend(sections.map(|section| (id, section)));
-        }
-        Ok(())
-    }
-
-    /// Merges the parts of an index while there are so many of one level that the last merge would take too much memory.
-    fn reduce(&mut self, number: usize) -> Result<()> {
-        while let Some(level) = self.parts[number].last().map(|part| part.level) {
-            let begin = self.parts[number].partition_point(|part| part.level > level);
-            if self.parts[number].len() - begin < FAN_IN {
-                return Ok(());
-            }
-            let mut spill = self.new_spill()?;
-            let parts = self.parts[number].split_off(begin);
-            let sources = parts.iter().map(Source::file).collect::<Result<_>>()?;
-            let mut merged = MergedSource::new(sources);
-            spill.begin(number);
-            let mut entries = 0_u64;
-            while let Some(entry) = merged.entry() {
-                spill.push(&entry)?;
-                merged.advance()?;
-                entries += 1;
-                if entries.is_multiple_of(STOP_CHECK) {
-                    self.check_stop()?;
-                }
-            }
-            spill.end()?;
-            drop(merged);
-            self.parts[number].extend(spill.finish(level + 1)?);
         }
         Ok(())
     }
@@ -363,9 +226,9 @@ impl BulkWriter {
         });
         let built = built.into_inner();
         for made in built.iter().flatten() {
-            let pieces = made.run.pieces.iter();
-            let files = pieces.map(|piece| (SegmentClass::Meta, piece.reference().0));
-            self.files.files.extend(files);
+            for piece in &made.run.pieces {
+                self.files.add(SegmentClass::Meta, piece.reference().0);
+            }
         }
         result?;
         let pairs = built
@@ -383,44 +246,15 @@ impl BulkWriter {
         rows: &RowRun,
     ) -> std::result::Result<Built, Failed> {
         let index = &self.table.indexes[number];
-        let mut sources = self.parts[number]
-            .iter()
-            .map(Source::file)
-            .collect::<Result<Vec<_>>>()?;
-        sources.extend(
-            last.map(|last| Source::memory(&last.chunk.indexes[number], &last.items[number], last.base)),
-        );
-        let mut merged = MergedSource::new(sources);
-        let codec = self.table.def().compression.base();
-        let mut builder = RunBuilder::new(&self.db.store, index.def.id, Some(tag), codec)
-            .with_filter(index.def.unique)
-            .with_suffix(index.def.spec.suffix_bytes());
-        let mut unclaimed = RoaringTreemap::new();
-        let mut claimed = Claimed::default();
-        while let Some(entry) = merged.entry() {
-            builder.push(
-                entry.key,
-                entry.row,
-                Lsn::new(0),
-                Sign::Entry,
-                TxnId::new(0),
-                entry.unpack,
-            )?;
-            if index.def.unique {
-                if !entry.claim {
-                    unclaimed.insert(entry.row.raw());
-                } else if let Some(first) = claimed.pass(entry.key, entry.row) {
-                    let twins = (first.min(entry.row), first.max(entry.row));
-                    return Err(self.twins(number, twins, rows)?);
-                }
-            }
-            if builder.entries().is_multiple_of(STOP_CHECK) {
-                self.check_stop()?;
-            }
-            merged.advance()?;
-        }
-        let run = builder.finish()?;
-        Ok(Built { run, unclaimed })
+        let last =
+            last.map(|last| Source::memory(&last.chunk.indexes[number], &last.items[number], last.base));
+        let how = (Some(tag), self.table.def().compression.base());
+        let mut pulse = |_: u64| check_stop(&self.stop);
+        let built = self.keys.build_run(number, &index.def, how, last, &mut pulse);
+        built.or_else(|unbuilt| match unbuilt {
+            Unbuilt::Twins(first, second) => Err(self.twins(number, (first, second), rows)?),
+            Unbuilt::Error(error) => Err(error.into()),
+        })
     }
 
     fn twins(&self, index: usize, twins: (RowId, RowId), rows: &RowRun) -> Result<Failed> {
@@ -432,29 +266,11 @@ impl BulkWriter {
     }
 }
 
-struct Built {
-    run: Run,
-    unclaimed: RoaringTreemap,
-}
-
-/// The key claimed last.
-#[derive(Default)]
-struct Claimed {
-    key: Vec<u8>,
-    row: Option<RowId>,
-}
-
-impl Claimed {
-    /// Notes a claim; the row before it, if that has the same key.
-    #[inline]
-    fn pass(&mut self, key: &[u8], row: RowId) -> Option<RowId> {
-        let before = self.row.replace(row).filter(|_| self.key == key);
-        if before.is_none() {
-            self.key.clear();
-            self.key.extend_from_slice(key);
-        }
-        before
+fn check_stop(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error::Killed);
     }
+    Ok(())
 }
 
 /// Payload of a row of the load.

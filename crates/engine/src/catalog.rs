@@ -173,7 +173,7 @@ impl Catalog {
     /// Takes over a changed definition of a generation that is known already (rule AL7).
     pub(crate) fn alter(&self, table: &Arc<Table>, def: &TableDef) {
         if !table.takes(def) {
-            return self.replace(table, Arc::new(table.altered(def.clone())));
+            return self.replace(table, Arc::new(table.altered(def.clone(), None)));
         }
         self.note_ids(def);
         let mut maps = self.maps.write();

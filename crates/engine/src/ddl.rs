@@ -12,6 +12,7 @@ use crate::database::Database;
 use crate::definition::{IndexDef, TableDef};
 use crate::error::{Error, Result};
 use crate::foreign_key::ForeignKey;
+use crate::index_build::IndexBuild;
 use crate::session::{FlushAtCommit, Session};
 use crate::table::Table;
 use crate::waits::Turn;
@@ -342,16 +343,28 @@ impl Database {
     /// Logs one DDL transaction, durable on return (rule K4). What makes definitions grow asks for space as rows do, and leaves the reserve
     /// alone; on a full disk it is refused.
     pub(crate) fn log_ddl(&self, ops: &[CatalogOp], space: Space) -> Result<CommitTs> {
+        self.log_ddl_with(ops, &mut [], space)
+    }
+
+    /// The same, with indexes that were built for the definitions (rule AL21).
+    pub(crate) fn log_ddl_with(
+        &self,
+        ops: &[CatalogOp],
+        builds: &mut [IndexBuild],
+        space: Space,
+    ) -> Result<CommitTs> {
         self.poison.check()?;
         let txn = self.txns.begin();
         let logged = ops
             .iter()
             .enumerate()
             .try_for_each(|(position, op)| self.log_op(txn, position == 0, op, space));
+        let logged = logged.and_then(|()| builds.iter_mut().try_for_each(|build| build.log(txn, space)));
         if let Err(error) = logged {
             self.abort(txn, true)?;
             return Err(error);
         }
+        builds.iter_mut().for_each(IndexBuild::keep_files);
         stop_point!("ddl.after_append");
         let (ts, end) = self.txns.commit_critical(txn, |ts| -> Result<_> {
             let record = EndRecord {

@@ -29,6 +29,8 @@ use pbxt_rows::{
 };
 use std::sync::Arc;
 
+#[path = "host_build.rs"]
+mod build;
 #[path = "host_foreign.rs"]
 mod foreign;
 #[path = "host_index.rs"]
@@ -37,6 +39,7 @@ mod index;
 mod judge;
 #[path = "host_values.rs"]
 mod values;
+pub(crate) use build::StoredRecords;
 use foreign::Foreign;
 pub use index::HostIndex;
 pub use judge::EntryJudge;

@@ -5,12 +5,12 @@
 //! Rules: T11 of the visible events of one (key, row id) the greatest LSN decides, the entry wins at equal LSN. T22 where
 //! the row is locked first, its events are read again afterwards. X12 an entry found dead for everyone is marked so that
 //! later readers pass it without a look at the row. X16 entries that the host does not want are passed before anything of their
-//! row is read, locked or noted.
+//! row is read, locked or noted. AL20 an index that an ALTER has built answers for snapshots since.
 //! Latches and I/O: none held between calls. Entries are immutable and live as long as the tree.
 
 use crate::cursor::{Access, Cursor};
 use crate::database::Database;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fetch_ahead::{FetchAhead, Turn};
 use crate::noting::NotedScan;
 use crate::row_ahead::{BATCH_BLOCKS, Together};
@@ -122,12 +122,33 @@ impl Cursor {
     /// Begins reading through index `number`.
     pub fn index_start(&mut self, session: &mut Session, number: usize) -> Result<()> {
         self.begin_reading(session)?;
+        self.refuse_younger_index(number)?;
         self.index.close_noted();
         self.index.number = number;
         self.index.ended = true;
         self.index.end = None;
         self.index.must_match = false;
         Ok(())
+    }
+
+    /// Refuses an index that was built of newer rows than those the snapshot sees (rule AL20).
+    fn refuse_younger_index(&self, number: usize) -> Result<()> {
+        let goes_by_snapshot = match self.access {
+            Access::Snapshot | Access::LockSeen(_) => true,
+            Access::Current | Access::LockNewest(_) => self.view.refuses_newer(),
+        };
+        match self.table.indexes.get(number) {
+            Some(index) if goes_by_snapshot && !index.answers(self.view.viewer.snapshot) => {
+                Err(Error::DefinitionChanged {
+                    table: self.table.name().to_string(),
+                    why: format!(
+                        "index '{}' was built after this transaction's snapshot: end the transaction, or read without the index",
+                        index.def.name
+                    ),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Entries beyond this border end forward moves.

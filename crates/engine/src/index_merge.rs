@@ -4,7 +4,8 @@
 //! is installed when it is whole; until then readers go on with its inputs, which never change.
 //! States of a job: planned -> stretches written -> installed; dropped at any time, with its files.
 //! Rules: S17 to S19 (index_merge_plan.rs), S20 all events of a job are judged by one horizon, taken when it began: a run that
-//! could take no part then cannot count as settled later. X35 says what a merge drops.
+//! could take no part then cannot count as settled later. X35 says what a merge drops. AL23 an index whose run the log's tail may
+//! name is left alone.
 //! Latches and I/O: the merge latch, held for a step: reads and writes meta files; the shape latch for an exchange.
 //! After a crash: files of unfinished jobs are removed at open.
 
@@ -174,13 +175,13 @@ fn finish(writer: PieceWriter, has_sections: bool) -> Result<Option<SegmentId>> 
 impl IndexMerger {
     /// True if there is a merge to do or to go on with, or parts that nobody has looked at.
     pub(crate) fn is_due(&self, db: &Database) -> bool {
-        let horizon = db.txns.horizon();
+        let (horizon, start) = (db.txns.horizon(), db.checkpoint_start());
         let is_due = |table: &Table, index: &Index| {
             let parts = index.parts();
             let known = self.quiet.get(&(index.def.id, Need::Useful));
             let is_quiet = known.is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
             let cut = table.sweep.wants(index);
-            if is_quiet && cut.is_none() || parts.runs.is_empty() {
+            if is_quiet && cut.is_none() || parts.runs.is_empty() || index.is_named_behind(start) {
                 return false;
             }
             // An unsettled tag keeps a merge waiting that is not due.
@@ -200,7 +201,7 @@ impl IndexMerger {
     }
 
     fn find_jobs(&mut self, db: &Database, need: Need) -> (Vec<IndexJob>, bool) {
-        let horizon = db.txns.horizon();
+        let (horizon, start) = (db.txns.horizon(), db.checkpoint_start());
         let mut jobs: Vec<IndexJob> = Vec::new();
         let mut moved = false;
         let mut bytes = 0;
@@ -212,7 +213,8 @@ impl IndexMerger {
                     .get(&(index.def.id, need))
                     .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
                 let cut = table.sweep.wants(index);
-                if parts.runs.is_empty() || is_quiet && cut.is_none() || bytes >= STEP_BYTES {
+                let is_left = is_quiet && cut.is_none() || bytes >= STEP_BYTES;
+                if parts.runs.is_empty() || is_left || index.is_named_behind(start) {
                     continue;
                 }
                 moved |= move_pieces_down(&table, index);

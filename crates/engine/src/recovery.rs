@@ -65,6 +65,13 @@ pub(crate) struct FoundLoad {
     pub last_row: u64,
 }
 
+impl FoundLoad {
+    /// An ALTER built the index; it brought no rows (rule AL22).
+    pub(crate) fn is_build(&self) -> bool {
+        self.index.raw() != 0 && self.last_row == 0
+    }
+}
+
 /// What pass A collects.
 #[derive(Default)]
 struct PassA {
@@ -213,6 +220,13 @@ impl PassA {
         dropped.collect()
     }
 
+    /// Indexes that the tail's ALTERs built, and where.
+    fn builds(&self) -> HashMap<IndexId, Lsn> {
+        let is_built = |load: &&FoundLoad| load.is_build() && self.fates.survives(load.txn, load.lsn);
+        let built = self.loads.iter().filter(is_built);
+        built.map(|load| (load.index, load.lsn)).collect()
+    }
+
     fn image(&self, traces: &BTreeSet<TxnId>) -> TxnTableImage {
         let mut traces = traces.clone();
         traces.extend(self.prepared.keys());
@@ -314,7 +328,7 @@ fn read_rows(
         }
         Result::Ok(())
     })?;
-    let rebuilder = IndexRebuilder::new(catalog, !has_image && pass.prepared.is_empty())?;
+    let rebuilder = IndexRebuilder::new(catalog, !has_image && pass.prepared.is_empty(), &pass.builds())?;
     for_each_parallel(&segments, threads, |segment| {
         let mut worker = rebuilder.worker(blobs);
         each_row(store, end, *segment, |row, lsn| {

@@ -296,6 +296,9 @@ impl<'s> Pieces<'s> {
         let Some(index) = table.index_by_id(load.index) else {
             return Ok(());
         };
+        if load.is_build() {
+            index.note_named(load.lsn);
+        }
         let parts = index.parts();
         let pieces = parts.runs.iter().flat_map(|run| &run.pieces);
         let known: Vec<_> = pieces.map(|piece| piece.reference()).collect();

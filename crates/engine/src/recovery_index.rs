@@ -4,14 +4,15 @@
 //! can and taken from its key images where only the host could; of an update its images, which name old and new keys of
 //! every index that changes. So no record below the tail is ever read.
 //! Rules: X13 every surviving record of the tail gives its events, with its LSN; those of committed transactions are settled,
-//! those of prepared ones keep their transaction. X11 a delete has none. The host is never called.
+//! those of prepared ones keep their transaction. X11 a delete has none. The host is never called. AL22 events of before an index was
+//! built are none of it.
 //! Latches and I/O: trees take inserts from several threads.
 
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::stored_values::StoredValues;
 use crate::table::Table;
-use pbxt_base::{Lsn, TableId, TxnId};
+use pbxt_base::{IndexId, Lsn, TableId, TxnId};
 use pbxt_index::Sign;
 use pbxt_rows::PayloadKeyMaker;
 use pbxt_segment::BlobStore;
@@ -30,15 +31,24 @@ pub(crate) struct IndexRebuilder {
 struct TableMakers {
     table: Arc<Table>,
     /// By index position; `None` where only images help.
-    makers: Vec<Option<PayloadKeyMaker>>,
+    makers: Vec<Option<DerivedKeys>>,
+}
+
+struct DerivedKeys {
+    maker: PayloadKeyMaker,
+    /// Records of before have no events in it.
+    built_at: Lsn,
 }
 
 impl TableMakers {
-    fn new(table: Arc<Table>) -> Result<Self> {
+    fn new(table: Arc<Table>, builds: &HashMap<IndexId, Lsn>) -> Result<Self> {
         let def = table.def();
-        let make = |index: &crate::table::Index| -> Result<Option<PayloadKeyMaker>> {
+        let make = |index: &crate::table::Index| -> Result<Option<DerivedKeys>> {
             Ok(if index.derivable {
-                Some(PayloadKeyMaker::new(&index.def.spec, &def.schema)?)
+                Some(DerivedKeys {
+                    maker: PayloadKeyMaker::new(&index.def.spec, &def.schema)?,
+                    built_at: builds.get(&index.def.id).copied().unwrap_or_default(),
+                })
             } else {
                 None
             })
@@ -60,11 +70,16 @@ pub(crate) struct RebuildWorker<'a> {
 }
 
 impl IndexRebuilder {
-    pub(crate) fn new(catalog: &Catalog, heads_are_settled: bool) -> Result<Self> {
+    /// `builds`: indexes that an ALTER of the tail built, and where.
+    pub(crate) fn new(
+        catalog: &Catalog,
+        heads_are_settled: bool,
+        builds: &HashMap<IndexId, Lsn>,
+    ) -> Result<Self> {
         let tables = catalog
             .tables()
             .into_iter()
-            .map(|table| Ok((table.id, TableMakers::new(table)?)));
+            .map(|table| Ok((table.id, TableMakers::new(table, builds)?)));
         Ok(Self {
             tables: tables.collect::<Result<_>>()?,
             heads_are_settled,
@@ -115,7 +130,12 @@ impl RebuildWorker<'_> {
         // Keys of columns that an index has are the same in every version (rule AL10).
         let payload = makers.table.payload_of(row, &mut self.payload)?;
         for (index, maker) in makers.table.indexes.iter().zip(&makers.makers) {
-            let Some(maker) = maker else { continue };
+            let Some(DerivedKeys { maker, built_at }) = maker else {
+                continue;
+            };
+            if lsn < *built_at {
+                continue;
+            }
             self.key.clear();
             self.unpack.clear();
             maker.key_from_payload(payload, &mut self.values, &mut self.key)?;

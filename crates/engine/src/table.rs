@@ -48,6 +48,10 @@ struct Entries {
     installs: AtomicU64,
     /// Bulk loads that published a run of this index (rule X15).
     loads: AtomicU64,
+    /// Of an index that an ALTER has built, the oldest snapshot it answers for (rule AL20); 0: it answers for all.
+    answers_from: AtomicU64,
+    /// The same index's record in the log (rule AL23); 0 if no tail can have it.
+    named_at: AtomicU64,
 }
 
 /// What one generation has, whatever its columns are now. Shared by all its `Table`s.
@@ -75,6 +79,8 @@ pub struct Generation {
     pub updated: AtomicU64,
     /// Not kept over a restart.
     pub temporary: bool,
+    /// How often a transaction has begun to change it (rule AL17).
+    entered: AtomicU64,
     created_ts: CommitTs,
     dropped: AtomicBool,
 }
@@ -117,16 +123,21 @@ impl Table {
             count: RowCount::starting_at(rows),
             autoinc: AutoIncrement::starting_at(next_auto_increment),
             data_bytes: AtomicU64::new(0),
+            entered: AtomicU64::new(0),
             created_ts,
             dropped: AtomicBool::new(false),
         };
         Self::over(Arc::new(generation), def, |_| None)
     }
 
-    /// The same generation with the columns and indexes of `def`; indexes that were there keep their entries (rule AL10). This one is
-    /// still to be superseded.
-    pub(crate) fn altered(&self, def: TableDef) -> Self {
-        let entries = |id| self.index_by_id(id).map(|index| Arc::clone(&index.entries));
+    /// The same generation with the columns and indexes of `def`; indexes that were there, and those that `built` has beside them,
+    /// keep their entries (rules AL10, AL18). This one is still to be superseded.
+    pub(crate) fn altered(&self, def: TableDef, built: Option<&Self>) -> Self {
+        let entries = |id| {
+            let index = self.index_by_id(id);
+            let index = index.or_else(|| built.and_then(|built| built.index_by_id(id)));
+            index.map(|index| Arc::clone(&index.entries))
+        };
         Self::over(Arc::clone(&self.generation), def, entries)
     }
 
@@ -277,6 +288,17 @@ impl Table {
         self.dropped.load(Ordering::Acquire)
     }
 
+    /// A transaction begins to change it and holds its lock.
+    pub(crate) fn note_entered(&self) {
+        self.entered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was. Who holds the table exclusively, and finds the number that another such holder found, knows that no row
+    /// has changed between.
+    pub(crate) fn entered(&self) -> u64 {
+        self.entered.load(Ordering::Relaxed)
+    }
+
     /// Notes what a commit changed, for estimates.
     pub fn note_commit(&self, bytes: i64, now: u64) {
         self.data_bytes
@@ -376,6 +398,32 @@ impl Index {
         self.entries.installs.fetch_add(1, Ordering::AcqRel);
         self.entries.parts.store(Arc::new(parts));
         self.entries.installs.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// What an ALTER has built becomes the entries (rules AL18, AL20, AL23). Nobody else has the index yet; the caller holds the
+    /// table's shape latch.
+    pub(crate) fn install_built(&self, parts: IndexParts, answers_from: CommitTs, named_at: Lsn) {
+        self.install(parts);
+        let entries = &self.entries;
+        entries.answers_from.store(answers_from.raw(), Ordering::Release);
+        self.note_named(named_at);
+    }
+
+    /// The log's tail names its first run with the record at this LSN.
+    pub(crate) fn note_named(&self, record: Lsn) {
+        self.entries.named_at.store(record.raw(), Ordering::Release);
+    }
+
+    /// True if the index has all that this snapshot sees (rule AL20).
+    #[inline]
+    pub(crate) fn answers(&self, snapshot: CommitTs) -> bool {
+        snapshot.raw() >= self.entries.answers_from.load(Ordering::Acquire)
+    }
+
+    /// True if the log's tail behind this checkpoint may name its first run (rule AL23).
+    pub(crate) fn is_named_behind(&self, checkpoint: Lsn) -> bool {
+        let named_at = self.entries.named_at.load(Ordering::Acquire);
+        named_at != 0 && named_at >= checkpoint.raw()
     }
 
     /// Bytes of trees.

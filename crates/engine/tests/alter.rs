@@ -290,18 +290,21 @@ fn what_needs_other_keys_is_refused() {
         "keys of index 'primary'",
     );
     refuse(
-        &|shape| shape.indexes[1].unique = true,
-        "index 'by' is to be built",
+        &|shape| {
+            shape.columns.push(number(10, 8, Order::Int, false));
+            shape.indexes.push(Idx {
+                name: "more".into(),
+                label: 10,
+                unique: false,
+            });
+        },
+        "index 'more' is to be built, and columns change",
     );
     refuse(
         &|shape| {
-            shape.indexes.push(Idx {
-                name: "more".into(),
-                label: BY,
-                unique: true,
-            });
+            shape.indexes[0].unique = false;
         },
-        "index 'more' is to be built",
+        "index 'primary' is to be built, and rows stand in the order",
     );
     refuse(
         &|shape| {

@@ -17,6 +17,8 @@ const STEPS: u64 = 160;
 struct Reader {
     session: Session,
     rows: Rows,
+    /// Indexes that were built since (rule AL20).
+    younger: Vec<String>,
 }
 
 struct World {
@@ -42,6 +44,9 @@ struct Totals {
     homed: u64,
     merged: u64,
     large: u64,
+    built: u64,
+    duplicates: u64,
+    refused_indexes: u64,
 }
 
 impl World {
@@ -75,6 +80,7 @@ impl World {
                 self.readers.pop();
             }
             17 if self.dice.chance(40) => self.crash(),
+            17 => self.add_index(),
             _ => self.look(),
         }
     }
@@ -202,7 +208,7 @@ impl World {
                 let column = self.random_column();
                 next.columns.insert(at, column);
             }
-            3 if next.columns[at].label > BY => {
+            3 if is_free(next, at) => {
                 next.columns.remove(at);
             }
             4 => {
@@ -210,7 +216,7 @@ impl World {
                 let to = self.dice.below(next.columns.len() as u64 + 1) as usize;
                 next.columns.insert(to, column);
             }
-            5 if next.columns[at].label > BY => {
+            5 if is_free(next, at) => {
                 let column = &mut next.columns[at];
                 column.nullable = true;
                 if let ColumnKind::Fixed(len @ 1..8) = column.kind {
@@ -218,10 +224,61 @@ impl World {
                     column.default = Cell::Null;
                 }
             }
-            6 if next.indexes.len() == 2 && self.dice.chance(10) => {
-                next.indexes.remove(1);
+            6 if next.indexes.len() >= 2 && self.dice.chance(20) => {
+                next.indexes.pop();
             }
             _ => next.indexes[0].name = format!("primary {}", self.dice.below(99)),
+        }
+    }
+
+    /// Builds an index over some number. One that only one row may have a key of goes again, for later rows would meet it.
+    fn add_index(&mut self) {
+        let numbers = self.shape.columns.iter();
+        let numbers: Vec<u32> = numbers
+            .filter(|column| matches!(column.kind, ColumnKind::Fixed(1..=8)))
+            .map(|column| column.label)
+            .collect();
+        let label = numbers[self.dice.below(numbers.len() as u64) as usize];
+        let unique = self.dice.chance(30);
+        let has_it = |index: &Idx| (index.label, index.unique) == (label, unique);
+        if self.shape.indexes.iter().any(has_it) || self.shape.indexes.len() >= 5 {
+            return;
+        }
+        let name = format!("built {label} {unique}");
+        let mut next = self.shape.clone();
+        next.indexes.push(Idx {
+            name: name.clone(),
+            label,
+            unique,
+        });
+        let mut values: Vec<&Cell> = self.rows.values().map(|row| &row[&label]).collect();
+        values.retain(|value| **value != Cell::Null);
+        let all = values.len();
+        let distinct: std::collections::BTreeSet<String> =
+            values.iter().map(|value| format!("{value:?}")).collect();
+        let has_twins = unique && distinct.len() < all;
+        match alter(&self.db, None, &self.shape, &next) {
+            Err(Error::DuplicateKey { index_no, .. }) => {
+                assert!(has_twins, "AL19: no two rows have one key");
+                assert_eq!(index_no, next.indexes.len() - 1);
+                self.totals.duplicates += 1;
+                return self.look();
+            }
+            Err(Error::NeedsCopy { why, .. }) if why.contains("one record") => return,
+            other => other.expect("built"),
+        }
+        assert!(!has_twins, "AL19: two rows have one key");
+        self.totals.built += 1;
+        let before = std::mem::replace(&mut self.shape, next);
+        self.table = find(&self.db);
+        for reader in &mut self.readers {
+            reader.younger.push(name.clone());
+        }
+        if unique {
+            self.look();
+            alter(&self.db, None, &self.shape, &before).expect("dropped");
+            self.shape = before;
+            self.table = find(&self.db);
         }
     }
 
@@ -251,6 +308,7 @@ impl World {
             let mut reader = Reader {
                 session: session(&self.db, 10 + self.readers.len()),
                 rows: self.rows.clone(),
+                younger: Vec::new(),
             };
             shows(&mut reader.session, &self.table, &self.shape, &reader.rows);
             self.readers.push(reader);
@@ -262,7 +320,10 @@ impl World {
         check(&mut self.session, &self.table);
         self.session.commit().expect("nothing to commit");
         for reader in &mut self.readers {
-            shows(&mut reader.session, &self.table, &self.shape, &reader.rows);
+            let is_younger = |index: &str| reader.younger.iter().any(|name| name == index);
+            let session = &mut reader.session;
+            let refused = shows_what_it_may(session, &self.table, &self.shape, &reader.rows, &is_younger);
+            self.totals.refused_indexes += refused as u64;
         }
     }
 
@@ -290,6 +351,12 @@ impl World {
         );
         self.look();
     }
+}
+
+/// A column that may go or change.
+fn is_free(shape: &Shape, at: usize) -> bool {
+    let label = shape.columns[at].label;
+    label > BY && shape.indexes.iter().all(|index| index.label != label)
 }
 
 fn live(seed: u64, steps: u64) -> Totals {
@@ -329,9 +396,13 @@ fn random_alters_agree_with_the_model_while_rows_move() {
         all.homed += one.homed;
         all.merged += one.merged;
         all.large += one.large;
+        all.built += one.built;
+        all.duplicates += one.duplicates;
+        all.refused_indexes += one.refused_indexes;
     }
     println!("{all:?}");
     let is_much = all.alters > 300 && all.crashes > 20 && all.homed > 100 && all.merged > 0 && all.large > 0;
+    let is_much = is_much && all.built > 30 && all.duplicates > 3 && all.refused_indexes > 0;
     assert!(is_much, "the lives did little: {all:?}");
 }
 

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use pbxt::{
-    Alteration, Bind, Compression, ConflictMode, Cursor, Database, HostRecordDef, IndexDef, KeyChanges,
-    NewVersion, Options, RecordColumn, Result, Session, Table, TableDef, check_table,
+    Alteration, Bind, Compression, ConflictMode, Cursor, Database, Error, HostRecordDef, IndexBuild,
+    IndexDef, KeyChanges, NewVersion, Options, RecordColumn, Result, Session, Table, TableDef, check_table,
 };
 use pbxt_base::{IndexId, RowId, TableId};
 use pbxt_rows::{
@@ -345,7 +345,7 @@ fn keys(table: &Table, shape: &Shape, old: Option<&Row>, new: &Row) -> Result<Ke
         };
         keys.push(
             number,
-            index.def.unique,
+            index.def.unique && !maker.has_null(&new)?,
             before.is_some().then_some(&mut put_before),
             Some(&mut |out: &mut Vec<u8>| -> Result<()> {
                 out.extend_from_slice(&after);
@@ -448,13 +448,33 @@ pub(crate) fn index_scan(
 
 /// Every way of reading shows these rows.
 pub(crate) fn shows(session: &mut Session, table: &Arc<Table>, shape: &Shape, expected: &Rows) {
+    let refused = shows_what_it_may(session, table, shape, expected, &|_| false);
+    assert_eq!(refused, 0, "an index was refused");
+}
+
+/// Every way of reading shows these rows, but for indexes that `may_be_refused` to an older snapshot (rule AL20): how many were.
+pub(crate) fn shows_what_it_may(
+    session: &mut Session,
+    table: &Arc<Table>,
+    shape: &Shape,
+    expected: &Rows,
+    may_be_refused: &dyn Fn(&str) -> bool,
+) -> usize {
+    let mut refused = 0;
     let found = scan(session, table, shape, None).expect("readable");
     assert_same(&found, expected);
     let counted = session.count(table).expect("counted");
     assert_eq!(counted, expected.len() as u64, "the count");
     for (number, index) in shape.indexes.iter().enumerate() {
-        let found = index_scan(session, table, shape, number).expect("readable");
-        let mut wanted: Vec<(Option<u32>, u64)> = expected
+        let found = match index_scan(session, table, shape, number) {
+            Err(Error::DefinitionChanged { why, .. }) if may_be_refused(&index.name) => {
+                assert!(why.contains("was built after"), "AL20: {why}");
+                refused += 1;
+                continue;
+            }
+            found => found.expect("readable"),
+        };
+        let mut wanted: Vec<(Option<u64>, u64)> = expected
             .iter()
             .map(|(id, row)| (key_of(&row[&index.label]), *id))
             .collect();
@@ -475,11 +495,18 @@ pub(crate) fn shows(session: &mut Session, table: &Arc<Table>, shape: &Shape, ex
     for (number, column) in shape.columns.iter().enumerate() {
         filtered(session, table, shape, (number, column), expected);
     }
+    refused
 }
 
-fn key_of(cell: &Cell) -> Option<u32> {
+/// As an unsigned number, which is what indexes take values for.
+fn key_of(cell: &Cell) -> Option<u64> {
     match cell {
-        Cell::Bytes(bytes) => Some(u32::from_le_bytes(bytes[..].try_into().expect("four bytes"))),
+        Cell::Bytes(bytes) => Some(
+            bytes
+                .iter()
+                .rev()
+                .fold(0, |key, byte| key << 8 | u64::from(*byte)),
+        ),
         _ => None,
     }
 }
@@ -533,6 +560,22 @@ pub(crate) fn check(session: &mut Session, table: &Arc<Table>) {
     assert!(findings.is_empty(), "{findings:?}");
 }
 
+/// Builds the indexes that `next` has and `before` has not.
+pub(crate) fn build(
+    db: &Arc<Database>,
+    session: Option<&Session>,
+    before: &Shape,
+    next: &Shape,
+) -> Result<Vec<IndexBuild>> {
+    let change = next.since(before);
+    if !change.adds_indexes() {
+        return Ok(Vec::new());
+    }
+    let mut build = db.open_index_build(session, next.definition("t"), &change)?;
+    build.run(&mut |_, _| {})?;
+    Ok(vec![build])
+}
+
 /// Columns and indexes of `next` for the table.
 pub(crate) fn alter(
     db: &Arc<Database>,
@@ -542,5 +585,6 @@ pub(crate) fn alter(
 ) -> Result<()> {
     let change = next.since(before);
     db.check_alter(next.definition("t"), &change, true)?;
-    db.alter_tables(session, vec![next.definition("t")], &change, true)
+    let builds = build(db, session, before, next)?;
+    db.alter_tables_with(session, vec![next.definition("t")], &change, true, builds)
 }

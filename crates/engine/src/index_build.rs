@@ -1,0 +1,352 @@
+//! Index build: new indexes over the rows that a table has, made beside its readers, for an ALTER to make them part of it.
+//!
+//! Why it exists: a table that gets an index need not be copied for it; all that is written is the index.
+//! State: opened (a snapshot of which no change is missing) -> run (entries of all rows, sorted, one durable run an index) -> part
+//! of the table by `alter_tables_with`; dropped at any time, with its files.
+//! Rules: AL17 to AL25 (docs/alter.md). L2, L4, B6, D18.
+//! Latches and I/O: none held between the snapshot and the ALTER; reads rows, writes piece files.
+//! After a crash: without the ALTER's END nothing names the files; they are removed at open.
+
+use crate::alter::Alteration;
+use crate::bulk::{Share, duplicate, least_chunk};
+use crate::bulk_chunk::KeyArena;
+use crate::bulk_files::{Held, LoadFiles};
+use crate::bulk_ingest::{piece_of, pieces_of_a_record};
+use crate::bulk_keys::{KeySorter, Pulse, Unbuilt};
+use crate::bulk_spill::Source;
+use crate::cursor::{Bind, Cursor};
+use crate::database::Database;
+use crate::definition::{IndexDef, TableDef};
+use crate::error::{Error, Result};
+use crate::host::StoredRecords;
+use crate::index_keys::RowKeys;
+use crate::session::{Isolation, Session, SessionConfig};
+use crate::table::Table;
+use pbxt_base::{CommitTs, IndexId, Lsn, RowId, TxnId, stop_point};
+use pbxt_index::{IndexParts, Run, Tree};
+use pbxt_segment::SegmentClass;
+use pbxt_txlog::{IngestPiece, IngestRecord, Space};
+use std::sync::Arc;
+
+/// Rows between two reports of progress and looks at the kill flag.
+const PULSE_ROWS: u64 = 4096;
+
+/// See the module.
+pub struct IndexBuild {
+    db: Arc<Database>,
+    table: Arc<Table>,
+    /// The table with its new indexes, which nobody else has.
+    next: Arc<Table>,
+    /// Positions of the new indexes.
+    numbers: Vec<usize>,
+    /// `Table::entered` at the snapshot (rule AL17).
+    entered: u64,
+    /// Has the snapshot.
+    reader: Session,
+    answers_from: CommitTs,
+    runs: Vec<Arc<Run>>,
+    /// Records of the log that name them.
+    named_at: Vec<Lsn>,
+    files: LoadFiles,
+    held: Option<Held>,
+    /// A row with a key of this new index that another row has.
+    refused: Option<(usize, RowId)>,
+    /// Has the values of the refused row.
+    shown: Option<StoredRecords>,
+}
+
+impl std::fmt::Debug for IndexBuild {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IndexBuild")
+            .field("table", &self.table.name())
+            .field("indexes", &self.numbers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keys of rows that are not sorted yet, one arena for each index.
+struct KeyChunk {
+    arenas: Vec<KeyArena>,
+    /// The first row; the others are numbered from it.
+    base: RowId,
+}
+
+impl KeyChunk {
+    fn new(indexes: usize) -> Self {
+        Self {
+            arenas: std::iter::repeat_with(KeyArena::default).take(indexes).collect(),
+            base: RowId::new(0),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.arenas.iter().map(KeyArena::bytes).sum()
+    }
+
+    /// The number of a row that comes behind those it has; none if it is too far from the first one.
+    fn number_of(&mut self, row: RowId) -> Option<u32> {
+        if self.bytes() == 0 {
+            self.base = row;
+        }
+        u32::try_from(row.raw() - self.base.raw()).ok()
+    }
+
+    fn spill(&mut self, sorter: &mut KeySorter, pulse: Pulse<'_>) -> Result<()> {
+        sorter.spill(&self.arenas, None, self.base, pulse)?;
+        self.arenas.iter_mut().for_each(KeyArena::clear);
+        Ok(())
+    }
+}
+
+impl Database {
+    /// Begins to build the indexes that `change` adds, for a table of this definition: waits until nobody changes the table, up to the
+    /// session's limit, and takes a snapshot.
+    ///
+    /// # Errors
+    /// `NeedsCopy` says why it cannot be done this way; `LockTimeout`, `Killed`.
+    pub fn open_index_build(
+        self: &Arc<Self>,
+        session: Option<&Session>,
+        def: TableDef,
+        change: &Alteration,
+    ) -> Result<IndexBuild> {
+        let table = self.catalog.find(&def.name)?;
+        self.refuse_own_changes(session, &table)?;
+        let locked = self.lock_for_ddl(session, &table)?;
+        let next = change.applied(&table.def(), def, &|_, _| Ok(self.catalog.next_index_id()))?;
+        let added = change.indexes.iter().enumerate();
+        let numbers = added.filter(|(_, origin)| origin.is_none());
+        let mut reader = match session {
+            Some(session) => session.for_ddl(),
+            None => Session::open(self, 0, 0),
+        };
+        reader.configure(SessionConfig {
+            isolation: Isolation::RepeatableRead,
+            read_only: true,
+            ..reader.config()
+        });
+        let build = IndexBuild {
+            db: Arc::clone(self),
+            numbers: numbers.map(|(number, _)| number).collect(),
+            entered: table.entered(),
+            answers_from: reader.snapshot(),
+            next: Arc::new(table.altered(next, None)),
+            table,
+            reader,
+            runs: Vec::new(),
+            named_at: Vec::new(),
+            files: LoadFiles::new(self),
+            held: None,
+            refused: None,
+            shown: None,
+        };
+        drop(locked);
+        Ok(build)
+    }
+}
+
+impl IndexBuild {
+    /// Builds the indexes. `progress` is told how much is done, and of how much.
+    ///
+    /// # Errors
+    /// `DuplicateKey` if two rows have a key that only one may have (see `show_refused`); `Killed`.
+    pub fn run(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let db = Arc::clone(&self.db);
+        let gate = Arc::clone(self.reader.gate());
+        let rows = self.table.count.latest().max(0).cast_unsigned();
+        let total = rows * (1 + self.numbers.len() as u64);
+        let mut done = 0;
+        let mut pulse = |more: u64| -> Result<()> {
+            done += more;
+            progress(done.min(total), total);
+            if db.waits.host_killed(&gate) {
+                return Err(Error::Killed);
+            }
+            Ok(())
+        };
+        let share = Share::take(&db);
+        let room = share.as_ref().map_or_else(least_chunk, Share::chunk_bytes);
+        let mut sorter = KeySorter::new(&db, self.numbers.len());
+        let last = self.collect(&mut sorter, room, &mut pulse)?;
+        self.build_runs(&sorter, &last, &mut pulse)?;
+        stop_point!("build.after_files");
+        // Its snapshot has done what it was for.
+        self.reader.rollback()
+    }
+
+    /// Makes the keys of all rows and spills them; what is left is the last chunk.
+    fn collect(&mut self, sorter: &mut KeySorter, room: usize, pulse: Pulse<'_>) -> Result<KeyChunk> {
+        let mut keys = RowKeys::new(&self.db, &self.next, &self.numbers)?;
+        let mut chunk = KeyChunk::new(self.numbers.len());
+        let mut cursor = Cursor::new(&self.table);
+        cursor.bind(&mut self.reader, Bind::default())?;
+        cursor.scan_start(&mut self.reader)?;
+        let mut rows = 0_u64;
+        while cursor.scan_next(&mut self.reader, |version| {
+            let row = version.row();
+            let number = match chunk.number_of(row) {
+                Some(number) => number,
+                None => {
+                    chunk.spill(sorter, &mut *pulse)?;
+                    chunk.number_of(row).unwrap_or_default()
+                }
+            };
+            keys.add(number, version.payload(), &mut chunk.arenas)
+        })? {
+            rows += 1;
+            if rows.is_multiple_of(PULSE_ROWS) {
+                pulse(PULSE_ROWS)?;
+            }
+            if chunk.bytes() >= room {
+                chunk.spill(sorter, &mut *pulse)?;
+            }
+        }
+        Ok(chunk)
+    }
+
+    fn build_runs(&mut self, sorter: &KeySorter, last: &KeyChunk, pulse: Pulse<'_>) -> Result<()> {
+        // Rule B6: files begun from here on.
+        let held = Held::begin(&self.db);
+        let codec = self.table.def().compression.base();
+        let mut items = Vec::new();
+        for (at, &number) in self.numbers.iter().enumerate() {
+            last.arenas[at].sort(None, &mut items);
+            let source = Source::memory(&last.arenas[at], &items, last.base);
+            let def = &self.next.indexes[number].def;
+            let built = sorter.build_run(at, def, (None, codec), Some(source), &mut *pulse);
+            let run = match built {
+                Ok(built) => Arc::new(built.run),
+                Err(Unbuilt::Twins(_, second)) => {
+                    self.refused = Some((number, second));
+                    return Err(duplicate(&self.next, number, second));
+                }
+                Err(Unbuilt::Error(error)) => return Err(error),
+            };
+            for piece in &run.pieces {
+                self.files.add(SegmentClass::Meta, piece.reference().0);
+            }
+            self.runs.push(run);
+        }
+        let pieces = self.runs.iter().flat_map(|run| &run.pieces);
+        held.narrow_to(
+            pieces
+                .map(|piece| (SegmentClass::Meta, piece.reference().0))
+                .collect(),
+        );
+        self.held = Some(held);
+        Ok(())
+    }
+
+    /// After `DuplicateKey`: fills a record of the host's new definition with the row that is one too many; the position of the
+    /// index, or none if there is no such row. What the record points to lives as long as this build.
+    pub fn show_refused(&mut self, record: &mut [u8]) -> Result<Option<usize>> {
+        let Some((index, row)) = self.refused else {
+            return Ok(None);
+        };
+        let mut records = StoredRecords::open(&self.db, &self.next, &[])?;
+        let mut cursor = Cursor::new(&self.table);
+        cursor.bind(&mut self.reader, Bind::default())?;
+        let found = cursor.fetch(&mut self.reader, row, |version| {
+            records.show(version.payload(), record)
+        })?;
+        self.shown = Some(records);
+        Ok(found.then_some(index))
+    }
+
+    /// True if it is of this table, whatever its definition is by now.
+    pub(crate) fn is_of(&self, table: &Table) -> bool {
+        self.table.id == table.id
+    }
+
+    /// The table with the new indexes.
+    pub(crate) fn next(&self) -> &Table {
+        &self.next
+    }
+
+    /// Refuses what was built if the table has changed since; the caller holds it exclusively (rule AL17).
+    pub(crate) fn check_still_true(&self, table: &Arc<Table>) -> Result<()> {
+        if !Arc::ptr_eq(&self.table, table) {
+            return Err(self.table.superseded_error());
+        }
+        if self.runs.len() != self.numbers.len() {
+            return Err(Error::Invalid("an index build was begun and not run".into()));
+        }
+        if self.entered != table.entered() {
+            return Err(Error::DefinitionChanged {
+                table: table.name().to_string(),
+                why: "its rows were changed while an index was built: try it again".into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Id of the new index at this position of the definition, which has to be the one that was built.
+    pub(crate) fn id_of(&self, index: &IndexDef, number: usize) -> std::result::Result<IndexId, String> {
+        let built = self.next.indexes.get(number).map(|index| &index.def);
+        let is_same = |built: &&IndexDef| {
+            (&built.name, built.unique, &built.spec) == (&index.name, index.unique, &index.spec)
+        };
+        let built = built.filter(|_| self.numbers.contains(&number));
+        let built = built.filter(is_same).map(|built| built.id);
+        built.ok_or_else(|| format!("index '{}' is to be built, and another one was", index.name))
+    }
+
+    /// Appends the records that name the runs (rule AL21).
+    pub(crate) fn log(&mut self, txn: TxnId, space: Space) -> Result<()> {
+        for (&number, run) in self.numbers.iter().zip(&self.runs) {
+            let pieces = run.pieces.iter();
+            let pieces: Vec<IngestPiece> = pieces
+                .map(|piece| piece_of(SegmentClass::Meta, piece.reference()))
+                .collect();
+            let mut parts: Vec<&[IngestPiece]> = pieces.chunks(pieces_of_a_record(&self.db)).collect();
+            if parts.is_empty() {
+                // Rule AL22: events of before count for an index without entries as little.
+                parts.push(&[]);
+            }
+            let mut named_at = Lsn::new(0);
+            for pieces in parts {
+                let record = IngestRecord {
+                    first: false,
+                    txn,
+                    table: self.table.id,
+                    index: self.next.indexes[number].def.id,
+                    pieces,
+                    first_row: 0,
+                    last_row: 0,
+                    rows: run.entries(),
+                };
+                let mut reservation = self.db.log.reserve(record.encoded_len(), space)?;
+                record.encode_into(reservation.bytes_mut());
+                named_at = reservation.lsn();
+                reservation.publish();
+            }
+            self.named_at.push(named_at);
+        }
+        Ok(())
+    }
+
+    /// The files stay: an END that names them is about to be logged. If it is not, a checkpoint finds that nothing else does.
+    pub(crate) fn keep_files(&mut self) {
+        self.files.keep();
+    }
+
+    /// Gives the new indexes their entries; nobody else has these indexes yet.
+    pub(crate) fn install(&self) {
+        let _shaping = self.table.shaping.lock();
+        // Rule X36: the rows that were read are none that was gone.
+        let cut = self.table.sweep.cut();
+        let runs = self.runs.iter().zip(&self.named_at);
+        for (&number, (run, &named_at)) in self.numbers.iter().zip(runs) {
+            for piece in &run.pieces {
+                piece.swept().set(cut);
+            }
+            let active = Tree::new();
+            active.swept().set(cut);
+            let mut parts = IndexParts::of_tree(Arc::new(active));
+            if !run.is_empty() {
+                parts.runs.push(Arc::clone(run));
+            }
+            self.next.indexes[number].install_built(parts, self.answers_from, named_at);
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! Indexes that an ALTER builds over the rows that are there, rule by rule (docs/alter.md, AL17 to AL26).
+
+#[path = "common/shifting.rs"]
+mod shifting;
+
+use pbxt::{Database, Error, Progress, Session, Table};
+use pbxt_io::Disk;
+use pbxt_rows::Order;
+use pbxt_testkit::{SimDisk, Sweep};
+use shifting::*;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A column whose values differ from row to row.
+const MORE: u32 = 3;
+
+struct Bench {
+    disk: SimDisk,
+    db: Arc<Database>,
+    session: Session,
+    table: Arc<Table>,
+    shape: Shape,
+    rows: Rows,
+}
+
+/// A shape with a column more than others have.
+fn wide() -> Shape {
+    let mut shape = Shape::new();
+    shape.columns.push(number(MORE, 8, Order::Uint, true));
+    shape
+}
+
+fn with_index(shape: &Shape, label: u32, unique: bool) -> Shape {
+    let mut next = shape.clone();
+    next.indexes.push(Idx {
+        name: format!("built {label}"),
+        label,
+        unique,
+    });
+    next
+}
+
+impl Bench {
+    fn new() -> Self {
+        let disk = SimDisk::new();
+        let db = open(&disk);
+        let shape = wide();
+        let table = db.create_table(shape.definition("t"), 1).expect("a new table");
+        Self {
+            session: session(&db, 1),
+            disk,
+            db,
+            table,
+            shape,
+            rows: Rows::new(),
+        }
+    }
+
+    fn fill(&mut self, ids: std::ops::Range<u32>) {
+        for id in ids {
+            let row = row_of(&self.shape, id, Some(id % 7));
+            let at = insert(&mut self.session, &self.table, &self.shape, &row).expect("inserted");
+            self.rows.insert(at, row);
+        }
+        self.session.commit().expect("committed");
+    }
+
+    /// Gives each `step`th row other values.
+    fn change(&mut self, step: usize, value: u64) {
+        let ids: Vec<u64> = self.rows.keys().copied().step_by(step).collect();
+        for id in ids {
+            let old = self.rows[&id].clone();
+            let mut new = old.clone();
+            new.insert(MORE, Cell::Bytes((value + id).to_le_bytes().to_vec()));
+            update(&mut self.session, &self.table, &self.shape, id, (&old, &new)).expect("updated");
+            self.rows.insert(id, new);
+        }
+        self.session.commit().expect("committed");
+    }
+
+    fn remove(&mut self, step: usize) {
+        let ids: Vec<u64> = self.rows.keys().copied().step_by(step).collect();
+        for id in ids {
+            delete(&mut self.session, &self.table, id).expect("deleted");
+            self.rows.remove(&id);
+        }
+        self.session.commit().expect("committed");
+    }
+
+    fn add(&mut self, label: u32, unique: bool) -> Result<(), Error> {
+        let next = with_index(&self.shape, label, unique);
+        alter(&self.db, None, &self.shape, &next)?;
+        self.shape = next;
+        self.table = find(&self.db);
+        Ok(())
+    }
+
+    /// Rows of finished segments leave the log and stand in base pieces.
+    fn settle(&mut self) {
+        for _ in 0..2 {
+            self.db.housekeeping_step();
+            while self.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+            self.db.checkpoint_step().expect("made");
+            self.db.log().set_start(self.db.log_floor());
+        }
+    }
+
+    fn look(&mut self) {
+        shows(&mut self.session, &self.table, &self.shape, &self.rows);
+        check(&mut self.session, &self.table);
+        self.session.commit().expect("nothing to commit");
+    }
+
+    fn reopen(&mut self) {
+        self.disk = self.disk.kill();
+        self.db = open(&self.disk);
+        self.table = find(&self.db);
+        self.session = session(&self.db, 1);
+    }
+}
+
+fn piece_files(disk: &SimDisk) -> BTreeSet<String> {
+    let names = disk.list().expect("a list of files").into_iter();
+    names
+        .filter(|name| name.contains("cold") || name.contains("meta"))
+        .collect()
+}
+
+#[test]
+fn an_added_index_has_all_rows_wherever_they_stand() {
+    let mut bench = Bench::new();
+    bench.fill(0..1200);
+    bench.settle();
+    bench.fill(1200..1300);
+    bench.change(5, 1_000_000);
+    bench.remove(7);
+    let passing = row_of(&bench.shape, 5000, Some(1));
+    insert(&mut bench.session, &bench.table, &bench.shape, &passing).expect("inserted");
+    bench.session.rollback().expect("rolled back");
+    bench.add(MORE, false).expect("built");
+    bench.look();
+    bench.change(3, 2_000_000);
+    bench.remove(11);
+    bench.fill(1300..1400);
+    bench.look();
+    bench.settle();
+    bench.look();
+    bench.reopen();
+    bench.look();
+    let column = bench.shape.columns.len();
+    let mut next = bench.shape.clone();
+    next.columns.insert(1, number(10, 4, Order::Uint, false));
+    alter(&bench.db, None, &bench.shape, &next).expect("altered");
+    for row in bench.rows.values_mut() {
+        *row = next.altered(&bench.shape, row);
+    }
+    bench.shape = next;
+    bench.table = find(&bench.db);
+    assert_eq!(bench.table.schema().columns().len(), column + 1);
+    bench.add(10, false).expect("built of rows of an older version");
+    bench.look();
+}
+
+#[test]
+fn an_empty_table_gets_an_index_without_a_file() {
+    let mut bench = Bench::new();
+    bench.add(MORE, true).expect("built");
+    assert_eq!(piece_files(&bench.disk).len(), 0);
+    bench.fill(0..20);
+    bench.look();
+    bench.reopen();
+    bench.look();
+}
+
+#[test]
+fn many_rows_are_sorted_outside_memory() {
+    let mut bench = Bench::new();
+    bench.fill(0..9000);
+    bench.add(MORE, false).expect("built");
+    bench.look();
+    let named = piece_files(&bench.disk);
+    bench.db.checkpoint_step().expect("made");
+    assert!(
+        piece_files(&bench.disk).is_superset(&named),
+        "L4: nothing but runs is left"
+    );
+}
+
+#[test]
+fn a_key_of_two_rows_is_told_and_nothing_is_left() {
+    let mut bench = Bench::new();
+    bench.fill(0..300);
+    bench.settle();
+    bench.fill(300..310);
+    let before = piece_files(&bench.disk);
+    match bench.add(BY, true) {
+        Err(Error::DuplicateKey { index_no, index, .. }) => {
+            assert_eq!((index_no, index.as_str()), (2, "built 1"), "AL19");
+        }
+        other => panic!("AL19: {other:?}"),
+    }
+    assert_eq!(piece_files(&bench.disk), before, "AL25");
+    bench.look();
+    bench.fill(310..320);
+    bench.look();
+}
+
+#[test]
+fn rows_without_a_value_are_no_duplicates() {
+    let mut bench = Bench::new();
+    for id in 0..40 {
+        let row = row_of(&bench.shape, id, (id % 2 == 0).then_some(id));
+        let at = insert(&mut bench.session, &bench.table, &bench.shape, &row).expect("inserted");
+        bench.rows.insert(at, row);
+    }
+    bench.session.commit().expect("committed");
+    bench.add(BY, true).expect("AL19: NULL is no key");
+    bench.look();
+    let taken = row_of(&bench.shape, 900, Some(4));
+    let refused = insert(&mut bench.session, &bench.table, &bench.shape, &taken);
+    assert!(
+        matches!(refused, Err(Error::DuplicateKey { index_no: 2, .. })),
+        "a built index keeps its promise: {refused:?}"
+    );
+    bench.session.rollback().expect("rolled back");
+    bench.remove(2);
+    let free = row_of(&bench.shape, 901, Some(4));
+    let at = insert(&mut bench.session, &bench.table, &bench.shape, &free).expect("the key is free");
+    bench.session.commit().expect("committed");
+    bench.rows.insert(at, free);
+    bench.look();
+}
+
+#[test]
+fn an_older_snapshot_is_refused_by_the_index_alone() {
+    let mut bench = Bench::new();
+    bench.fill(0..300);
+    let mut older = session(&bench.db, 2);
+    let then = bench.rows.clone();
+    shows(&mut older, &bench.table, &bench.shape, &then);
+    bench.change(2, 7_000_000);
+    bench.add(MORE, false).expect("built");
+    bench.change(3, 9_000_000);
+    bench.settle();
+    let is_built = |name: &str| name == "built 3";
+    let refused = shows_what_it_may(&mut older, &bench.table, &bench.shape, &then, &is_built);
+    assert_eq!(refused, 1, "AL20");
+    older.commit().expect("ended");
+    shows(&mut older, &bench.table, &bench.shape, &bench.rows);
+    bench.look();
+}
+
+#[test]
+fn a_snapshot_taken_during_the_build_may_read() {
+    let mut bench = Bench::new();
+    bench.fill(0..100);
+    let next = with_index(&bench.shape, MORE, false);
+    let builds = build(&bench.db, None, &bench.shape, &next).expect("built");
+    let mut reader = session(&bench.db, 2);
+    shows(&mut reader, &bench.table, &bench.shape, &bench.rows);
+    let change = next.since(&bench.shape);
+    let defs = vec![next.definition("t")];
+    bench
+        .db
+        .alter_tables_with(None, defs, &change, true, builds)
+        .expect("altered");
+    bench.shape = next;
+    bench.table = find(&bench.db);
+    shows(&mut reader, &bench.table, &bench.shape, &bench.rows);
+}
+
+#[test]
+fn rows_that_change_meanwhile_refuse_the_alter() {
+    let mut bench = Bench::new();
+    bench.fill(0..100);
+    let before = piece_files(&bench.disk);
+    let next = with_index(&bench.shape, MORE, false);
+    let builds = build(&bench.db, None, &bench.shape, &next).expect("built");
+    bench.fill(100..101);
+    let change = next.since(&bench.shape);
+    let defs = vec![next.definition("t")];
+    let refused = bench.db.alter_tables_with(None, defs, &change, true, builds);
+    match refused {
+        Err(Error::DefinitionChanged { why, .. }) => assert!(why.contains("were changed"), "AL17: {why}"),
+        other => panic!("AL17: {other:?}"),
+    }
+    assert_eq!(piece_files(&bench.disk), before, "AL25");
+    bench.look();
+}
+
+#[test]
+fn an_index_that_was_not_built_is_refused() {
+    let mut bench = Bench::new();
+    bench.fill(0..10);
+    let next = with_index(&bench.shape, MORE, false);
+    let change = next.since(&bench.shape);
+    let refused = bench
+        .db
+        .alter_tables(None, vec![next.definition("t")], &change, true);
+    match refused {
+        Err(Error::NeedsCopy { why, .. }) => assert!(why.contains("is to be built"), "AL24: {why}"),
+        other => panic!("AL24: {other:?}"),
+    }
+    let builds = build(&bench.db, None, &bench.shape, &next).expect("built");
+    let other = with_index(&bench.shape, MORE, true);
+    let refused = bench
+        .db
+        .alter_tables_with(None, vec![other.definition("t")], &change, true, builds);
+    assert!(
+        matches!(refused, Err(Error::NeedsCopy { .. })),
+        "AL24: {refused:?}"
+    );
+    bench.look();
+}
+
+#[test]
+fn a_kill_ends_the_build_and_leaves_nothing() {
+    let mut bench = Bench::new();
+    bench.fill(0..9000);
+    let before = piece_files(&bench.disk);
+    let next = with_index(&bench.shape, MORE, false);
+    let change = next.since(&bench.shape);
+    let owner = session(&bench.db, 5);
+    let mut building = bench
+        .db
+        .open_index_build(Some(&owner), next.definition("t"), &change)
+        .expect("begun");
+    let gate = Arc::clone(owner.gate());
+    let mut told = 0;
+    let ended = building.run(&mut |done, total| {
+        assert!(done <= total);
+        told += 1;
+        gate.kill();
+    });
+    assert!(matches!(ended, Err(Error::Killed)), "AL25: {ended:?}");
+    assert_eq!(told, 1, "the first look at the flag ends it");
+    drop(building);
+    assert_eq!(piece_files(&bench.disk), before, "AL25");
+    bench.look();
+}
+
+#[test]
+fn a_full_disk_ends_the_build_and_leaves_nothing() {
+    let mut bench = Bench::new();
+    bench.fill(0..4000);
+    bench.settle();
+    let before = piece_files(&bench.disk);
+    bench.disk.set_free_bytes(Some(3000));
+    let refused = bench.add(MORE, false);
+    bench.disk.set_free_bytes(None);
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(piece_files(&bench.disk), before, "AL25");
+    bench.look();
+    bench.add(MORE, false).expect("there is room again");
+    bench.look();
+}
+
+#[test]
+fn changes_of_before_in_the_tail_are_none_of_the_index() {
+    let mut bench = Bench::new();
+    bench.fill(0..50);
+    bench.db.checkpoint_step().expect("made");
+    // In the tail: rows whose first keys the index never had.
+    bench.fill(50..80);
+    bench.change(2, 3_000_000);
+    bench.add(MORE, false).expect("built");
+    bench.reopen();
+    bench.look();
+    bench.change(3, 4_000_000);
+    // Nothing of the run goes while the tail names it (AL23).
+    while bench.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    bench.reopen();
+    bench.look();
+    bench.settle();
+    bench.reopen();
+    bench.look();
+}
+
+/// Fills a table, adds indexes, and goes on: how many of the steps were acknowledged.
+fn life(disk: &SimDisk) -> u32 {
+    let mut done = 0;
+    let result = (|| -> Result<(), Error> {
+        let db = Database::open(Arc::new(disk.clone()), &options())?;
+        let shape = wide();
+        let table = db.create_table(shape.definition("t"), 1)?;
+        let mut session = session(&db, 1);
+        for id in 0..30 {
+            insert(&mut session, &table, &shape, &row_of(&shape, id, Some(id)))?;
+        }
+        session.commit()?;
+        db.checkpoint_step()?;
+        for id in 30..40 {
+            insert(&mut session, &table, &shape, &row_of(&shape, id, Some(id)))?;
+        }
+        session.commit()?;
+        done = 1;
+        let mut next = with_index(&shape, MORE, false);
+        next.indexes.push(Idx {
+            name: "second".into(),
+            label: BY,
+            unique: true,
+        });
+        alter(&db, None, &shape, &next)?;
+        done = 2;
+        let table = find(&db);
+        insert(&mut session, &table, &next, &row_of(&next, 100, None))?;
+        session.commit()?;
+        done = 3;
+        while db.upkeep_step(true)? == Progress::Worked {}
+        db.checkpoint_step()?;
+        while db.upkeep_step(true)? == Progress::Worked {}
+        db.checkpoint_step()?;
+        Ok(())
+    })();
+    if let Err(error) = result {
+        assert!(matches!(error, Error::Storage(_)), "only the disk fails: {error}");
+    }
+    done
+}
+
+#[test]
+fn after_a_power_cut_all_indexes_of_the_statement_are_there_or_none() {
+    let images = Sweep { seeds: 2, step: 1 }.run(life, |disk, &done, case| {
+        let db = Database::open(Arc::new(disk.clone()), &options())
+            .unwrap_or_else(|error| panic!("{case}: {error}"));
+        let Some(table) = db.catalog.by_name("t") else {
+            assert_eq!(done, 0, "{case}: the table is missing");
+            return;
+        };
+        let count = table.indexes.len();
+        assert!(
+            count == 2 && done <= 1 || count == 4 && done >= 1,
+            "AL21: {case}, {count}"
+        );
+        let mut session = session(&db, 1);
+        check(&mut session, &table);
+        let found = scan(&mut session, &table, &wide(), None).expect("readable");
+        let least = [0, 40, 40, 41][done as usize];
+        assert!(found.len() >= least, "{case}: {} rows", found.len());
+        session.commit().expect("nothing to commit");
+        db.checkpoint_step().expect("made");
+        check(&mut session, &table);
+    });
+    assert!(images > 50, "{images} images");
+}
