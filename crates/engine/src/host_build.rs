@@ -11,7 +11,7 @@ use crate::database::Database;
 use crate::error::Result;
 use crate::table::Table;
 use pbxt_base::RowId;
-use pbxt_rows::{ColumnSet, HostRecord, Projection};
+use pbxt_rows::{ColumnSet, HostRecord, KeySpec, Projection};
 use std::sync::Arc;
 
 /// See the module.
@@ -28,7 +28,7 @@ impl StoredRecords {
     pub(crate) fn open(db: &Arc<Database>, table: &Arc<Table>, indexes: &[usize]) -> Result<Self> {
         let host = HostTable::open_stored(db, table)?;
         let specs = indexes.iter().map(|&number| &table.indexes[number].def.spec);
-        let parts = specs.flat_map(|spec| spec.parts());
+        let parts = specs.flat_map(KeySpec::parts);
         let columns: ColumnSet = parts.map(|part| usize::from(part.column)).collect();
         Ok(Self {
             projection: host.codec.projection(columns),

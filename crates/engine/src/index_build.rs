@@ -184,12 +184,11 @@ impl IndexBuild {
         let mut rows = 0_u64;
         while cursor.scan_next(&mut self.reader, |version| {
             let row = version.row();
-            let number = match chunk.number_of(row) {
-                Some(number) => number,
-                None => {
-                    chunk.spill(sorter, &mut *pulse)?;
-                    chunk.number_of(row).unwrap_or_default()
-                }
+            let number = if let Some(number) = chunk.number_of(row) {
+                number
+            } else {
+                chunk.spill(sorter, &mut *pulse)?;
+                chunk.number_of(row).unwrap_or_default()
             };
             keys.add(number, version.payload(), &mut chunk.arenas)
         })? {

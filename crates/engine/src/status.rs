@@ -137,7 +137,7 @@ impl Table {
             // An updated row has a slot, which counts for it.
             _ => shape.stored_bytes() + rows.saturating_sub(slots) * mean_row_bytes,
         };
-        let runs: u64 = self.indexes.iter().map(|index| index.run_bytes()).sum();
+        let runs: u64 = self.indexes.iter().map(Index::run_bytes).sum();
         TableInfo {
             id: self.id,
             rows,

@@ -203,7 +203,7 @@ impl Scene {
     fn fill(&mut self, count: u32) -> Result<()> {
         for _ in 0..count {
             self.make_new();
-            self.statement(true, |scene| scene.insert())?;
+            self.statement(true, Self::insert)?;
         }
         self.session.commit()
     }
@@ -279,7 +279,9 @@ impl Scene {
     /// Only these columns are read from now on.
     pub(crate) fn project(&mut self, columns: &[usize]) {
         let mut set = ColumnSet::new();
-        columns.iter().for_each(|&column| set.insert(column));
+        for &column in columns {
+            set.insert(column);
+        }
         self.cursor.project(set);
     }
 
