@@ -12,7 +12,7 @@ mod family;
 use common::{open, row};
 use family::{Opened, Plan, User};
 use parking_lot::Mutex;
-use pbxt::{Action, ConflictMode, Database, NewVersion, Progress, SessionConfig};
+use pbxt::{Action, Alteration, ConflictMode, Database, NewVersion, Progress, SessionConfig};
 use pbxt_base::RowId;
 use pbxt_base::stop_point::{NAMES, set_hook};
 use pbxt_sim::client::Client;
@@ -125,6 +125,7 @@ fn live(disk: &SimDisk, camera: &Camera) {
     forget_rows(&db, &mut client);
     load(&mut client, &table, camera);
     refer(&db);
+    build(&db);
     drop((client, other));
     db.close().expect("no fault is planted");
 }
@@ -251,9 +252,51 @@ fn check_family(name: &str, db: &Arc<Database>) {
     );
 }
 
+/// A table without and with an index that an ALTER builds.
+fn without_and_with_index() -> [Plan; 2] {
+    let plan = Plan::new("d/b", 2);
+    [plan.clone(), plan.index(&[1])]
+}
+
+/// Three rows, which get an index.
+fn build(db: &Arc<Database>) {
+    let [without, with] = without_and_with_index();
+    let table = Opened::create(db, without);
+    let mut user = User::new(db, 1);
+    let rows: Vec<_> = (0..3).map(|id| family::row(&[id, 7])).collect();
+    user.insert_all(&table, &rows).expect("no fault is planted");
+    user.commit();
+    let change = Alteration {
+        columns: vec![Some(0), Some(1)],
+        indexes: vec![Some(0), None],
+    };
+    let opened = db.open_index_build(None, with.definition(), &change);
+    let mut index = opened.expect("no fault is planted");
+    index.run(&mut |_, _| {}).expect("no fault is planted");
+    db.alter_tables_with(None, vec![with.definition()], &change, true, vec![index])
+        .expect("no fault is planted");
+}
+
+/// AL21: all rows are in the index, or it is not there.
+fn check_built(name: &str, db: &Arc<Database>) {
+    let [without, with] = without_and_with_index();
+    if db.table_id(&with.name).is_none() {
+        return;
+    }
+    let table = match without.open(db) {
+        Ok(host) => Opened { plan: without, host },
+        Err(_) => Opened::open(db, with),
+    };
+    let mut user = User::new(db, 1);
+    let rows = user.rows(&table).len();
+    assert!([0, 3].contains(&rows), "{name}: {rows} rows");
+    user.check(&table);
+}
+
 fn check(name: &str, image: &Image) {
     let db = open(&image.disk);
     check_family(name, &db);
+    check_built(name, &db);
     for xid in db.prepared.xids() {
         db.commit_prepared(&xid).expect("the image is whole");
     }
