@@ -1,9 +1,12 @@
 //! Indexes that an ALTER builds over the rows that are there, rule by rule (docs/alter.md, AL17 to AL26).
 
+#[path = "common/altered.rs"]
+mod altered;
 #[path = "common/shifting.rs"]
 mod shifting;
 
-use pbxt::{Database, Error, Progress, Session, Table};
+use altered::Bench;
+use pbxt::{Database, Error, Progress};
 use pbxt_io::Disk;
 use pbxt_rows::Order;
 use pbxt_testkit::{SimDisk, Sweep};
@@ -13,15 +16,6 @@ use std::sync::Arc;
 
 /// A column whose values differ from row to row.
 const MORE: u32 = 3;
-
-struct Bench {
-    disk: SimDisk,
-    db: Arc<Database>,
-    session: Session,
-    table: Arc<Table>,
-    shape: Shape,
-    rows: Rows,
-}
 
 /// A shape with a column more than others have.
 fn wide() -> Shape {
@@ -41,30 +35,6 @@ fn with_index(shape: &Shape, label: u32, unique: bool) -> Shape {
 }
 
 impl Bench {
-    fn new() -> Self {
-        let disk = SimDisk::new();
-        let db = open(&disk);
-        let shape = wide();
-        let table = db.create_table(shape.definition("t"), 1).expect("a new table");
-        Self {
-            session: session(&db, 1),
-            disk,
-            db,
-            table,
-            shape,
-            rows: Rows::new(),
-        }
-    }
-
-    fn fill(&mut self, ids: std::ops::Range<u32>) {
-        for id in ids {
-            let row = row_of(&self.shape, id, Some(id % 7));
-            let at = insert(&mut self.session, &self.table, &self.shape, &row).expect("inserted");
-            self.rows.insert(at, row);
-        }
-        self.session.commit().expect("committed");
-    }
-
     /// Gives each `step`th row other values.
     fn change(&mut self, step: usize, value: u64) {
         let ids: Vec<u64> = self.rows.keys().copied().step_by(step).collect();
@@ -95,22 +65,6 @@ impl Bench {
         Ok(())
     }
 
-    /// Rows of finished segments leave the log and stand in base pieces.
-    fn settle(&mut self) {
-        for _ in 0..2 {
-            self.db.housekeeping_step();
-            while self.db.upkeep_step(true).expect("worked") == Progress::Worked {}
-            self.db.checkpoint_step().expect("made");
-            self.db.log().set_start(self.db.log_floor());
-        }
-    }
-
-    fn look(&mut self) {
-        shows(&mut self.session, &self.table, &self.shape, &self.rows);
-        check(&mut self.session, &self.table);
-        self.session.commit().expect("nothing to commit");
-    }
-
     fn reopen(&mut self) {
         self.disk = self.disk.kill();
         self.db = open(&self.disk);
@@ -128,7 +82,7 @@ fn piece_files(disk: &SimDisk) -> BTreeSet<String> {
 
 #[test]
 fn an_added_index_has_all_rows_wherever_they_stand() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(wide());
     bench.fill(0..1200);
     bench.settle();
     bench.fill(1200..1300);
@@ -163,7 +117,7 @@ fn an_added_index_has_all_rows_wherever_they_stand() {
 
 #[test]
 fn an_empty_table_gets_an_index_without_a_file() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(wide());
     bench.add(MORE, true).expect("built");
     assert_eq!(piece_files(&bench.disk).len(), 0);
     bench.fill(0..20);
@@ -174,7 +128,7 @@ fn an_empty_table_gets_an_index_without_a_file() {
 
 #[test]
 fn many_rows_are_sorted_outside_memory() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(wide());
     bench.fill(0..9000);
     bench.add(MORE, false).expect("built");
     bench.look();
@@ -188,7 +142,7 @@ fn many_rows_are_sorted_outside_memory() {
 
 #[test]
 fn a_key_of_two_rows_is_told_and_nothing_is_left() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(wide());
     bench.fill(0..300);
     bench.settle();
     bench.fill(300..310);
@@ -207,7 +161,7 @@ fn a_key_of_two_rows_is_told_and_nothing_is_left() {
 
 #[test]
 fn rows_without_a_value_are_no_duplicates() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(wide());
     for id in 0..40 {
         let row = row_of(&bench.shape, id, (id % 2 == 0).then_some(id));
         let at = insert(&mut bench.session, &bench.table, &bench.shape, &row).expect("inserted");
@@ -233,7 +187,7 @@ fn rows_without_a_value_are_no_duplicates() {
 
 #[test]
 fn an_older_snapshot_is_refused_by_the_index_alone() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(wide());
     bench.fill(0..300);
     let mut older = session(&bench.db, 2);
     let then = bench.rows.clone();
@@ -252,7 +206,7 @@ fn an_older_snapshot_is_refused_by_the_index_alone() {
 
 #[test]
 fn a_snapshot_taken_during_the_build_may_read() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(wide());
     bench.fill(0..100);
     let next = with_index(&bench.shape, MORE, false);
     let builds = build(&bench.db, None, &bench.shape, &next).expect("built");
@@ -271,7 +225,7 @@ fn a_snapshot_taken_during_the_build_may_read() {
 
 #[test]
 fn rows_that_change_meanwhile_refuse_the_alter() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(wide());
     bench.fill(0..100);
     let before = piece_files(&bench.disk);
     let next = with_index(&bench.shape, MORE, false);
@@ -290,7 +244,7 @@ fn rows_that_change_meanwhile_refuse_the_alter() {
 
 #[test]
 fn an_index_that_was_not_built_is_refused() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(wide());
     bench.fill(0..10);
     let next = with_index(&bench.shape, MORE, false);
     let change = next.since(&bench.shape);
@@ -315,7 +269,7 @@ fn an_index_that_was_not_built_is_refused() {
 
 #[test]
 fn a_kill_ends_the_build_and_leaves_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(wide());
     bench.fill(0..9000);
     let before = piece_files(&bench.disk);
     let next = with_index(&bench.shape, MORE, false);
@@ -341,7 +295,7 @@ fn a_kill_ends_the_build_and_leaves_nothing() {
 
 #[test]
 fn a_full_disk_ends_the_build_and_leaves_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(wide());
     bench.fill(0..4000);
     bench.settle();
     let before = piece_files(&bench.disk);
@@ -357,7 +311,7 @@ fn a_full_disk_ends_the_build_and_leaves_nothing() {
 
 #[test]
 fn changes_of_before_in_the_tail_are_none_of_the_index() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(wide());
     bench.fill(0..50);
     bench.db.checkpoint_step().expect("made");
     // In the tail: rows whose first keys the index never had.

@@ -1,76 +1,17 @@
 //! ALTER without a copy, rule by rule (docs/alter.md).
 
+#[path = "common/altered.rs"]
+mod altered;
 #[path = "common/shifting.rs"]
 mod shifting;
 
-use pbxt::{Bind, Cursor, Database, Error, Progress, Session, Table};
+use altered::Bench;
+use pbxt::{Bind, Cursor, Database, Error};
 use pbxt_rows::{BlobRef, ColumnKind, Condition, Order, RowFilter};
 use pbxt_testkit::{SimDisk, Sweep};
 use shifting::*;
 use std::ops::Bound;
 use std::sync::Arc;
-
-struct Bench {
-    disk: SimDisk,
-    db: Arc<Database>,
-    session: Session,
-    table: Arc<Table>,
-    shape: Shape,
-    rows: Rows,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let disk = SimDisk::new();
-        let db = open(&disk);
-        let shape = Shape::new();
-        let table = db.create_table(shape.definition("t"), 1).expect("a new table");
-        Self {
-            session: session(&db, 1),
-            disk,
-            db,
-            table,
-            shape,
-            rows: Rows::new(),
-        }
-    }
-
-    fn fill(&mut self, ids: std::ops::Range<u32>) {
-        for id in ids {
-            let row = row_of(&self.shape, id, Some(id % 7));
-            let at = insert(&mut self.session, &self.table, &self.shape, &row).expect("inserted");
-            self.rows.insert(at, row);
-        }
-        self.session.commit().expect("committed");
-    }
-
-    fn alter(&mut self, change: impl FnOnce(&mut Shape)) {
-        let mut next = self.shape.clone();
-        change(&mut next);
-        alter(&self.db, None, &self.shape, &next).expect("altered");
-        for row in self.rows.values_mut() {
-            *row = next.altered(&self.shape, row);
-        }
-        self.shape = next;
-        self.table = find(&self.db);
-    }
-
-    /// Rows of finished segments leave the log and stand in base pieces.
-    fn settle(&mut self) {
-        for _ in 0..2 {
-            self.db.housekeeping_step();
-            while self.db.upkeep_step(true).expect("worked") == Progress::Worked {}
-            self.db.checkpoint_step().expect("made");
-            self.db.log().set_start(self.db.log_floor());
-        }
-    }
-
-    fn look(&mut self) {
-        shows(&mut self.session, &self.table, &self.shape, &self.rows);
-        check(&mut self.session, &self.table);
-        self.session.commit().expect("nothing to commit");
-    }
-}
 
 fn add(label: u32) -> impl FnOnce(&mut Shape) {
     move |shape| shape.columns.insert(1, number(label, 8, Order::Int, false))
@@ -82,7 +23,7 @@ fn lose(label: u32) -> impl FnOnce(&mut Shape) {
 
 #[test]
 fn columns_come_and_go_without_a_row_being_written() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     bench.fill(0..1200);
     bench.settle();
     bench.fill(1200..1300);
@@ -105,7 +46,7 @@ fn columns_come_and_go_without_a_row_being_written() {
 
 #[test]
 fn names_and_defaults_make_no_version() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     bench.fill(0..10);
     let before = Arc::clone(&bench.table);
     bench.alter(|shape| shape.columns[2].default = Cell::Bytes(b"later".to_vec()));
@@ -121,7 +62,7 @@ fn names_and_defaults_make_no_version() {
 
 #[test]
 fn rows_keep_the_default_of_their_alter() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     bench.fill(0..10);
     bench.alter(add(10));
     // Another default, and a column of another label in place of the first.
@@ -136,7 +77,7 @@ fn rows_keep_the_default_of_their_alter() {
 
 #[test]
 fn who_has_the_old_definition_begins_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     bench.fill(0..10);
     let (stale, shape) = (Arc::clone(&bench.table), bench.shape.clone());
     let mut cursor = Cursor::new(&stale);
@@ -158,7 +99,7 @@ fn who_has_the_old_definition_begins_nothing() {
 
 #[test]
 fn who_reads_on_meets_no_row_it_cannot_read() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     bench.fill(0..10);
     let (stale, shape) = (Arc::clone(&bench.table), bench.shape.clone());
     let expected = bench.rows.clone();
@@ -201,7 +142,7 @@ fn who_reads_on_meets_no_row_it_cannot_read() {
 
 #[test]
 fn an_older_snapshot_reads_its_rows_with_the_columns_of_now() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     bench.fill(0..300);
     let mut reader = session(&bench.db, 2);
     shows(&mut reader, &bench.table, &bench.shape, &bench.rows);
@@ -224,7 +165,7 @@ fn an_older_snapshot_reads_its_rows_with_the_columns_of_now() {
 
 #[test]
 fn an_index_that_stays_keeps_its_entries() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     bench.fill(0..600);
     bench.settle();
     let ids: Vec<_> = bench.table.indexes.iter().map(|index| index.def.id).collect();
@@ -247,7 +188,7 @@ fn an_index_that_stays_keeps_its_entries() {
 
 #[test]
 fn a_dropped_index_is_gone_after_a_crash_at_any_moment() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     bench.fill(0..600);
     bench.settle();
     bench.fill(600..700);
@@ -272,7 +213,7 @@ fn a_dropped_index_is_gone_after_a_crash_at_any_moment() {
 
 #[test]
 fn what_needs_other_keys_is_refused() {
-    let bench = Bench::new();
+    let bench = Bench::new(Shape::new());
     let refuse = |change: &dyn Fn(&mut Shape), why: &str| {
         let mut next = bench.shape.clone();
         change(&mut next);
@@ -335,7 +276,7 @@ fn what_needs_other_keys_is_refused() {
 
 #[test]
 fn who_has_changed_the_table_cannot_alter_it() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     let row = row_of(&bench.shape, 1, None);
     let id = insert(&mut bench.session, &bench.table, &bench.shape, &row).expect("inserted");
     let mut next = bench.shape.clone();
@@ -353,7 +294,7 @@ fn who_has_changed_the_table_cannot_alter_it() {
 
 #[test]
 fn a_prepared_transaction_keeps_the_table_as_it_is() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     bench.fill(0..3);
     let mut other = session(&bench.db, 2);
     let row = row_of(&bench.shape, 50, None);
@@ -378,7 +319,7 @@ fn a_prepared_transaction_keeps_the_table_as_it_is() {
 
 #[test]
 fn a_cached_block_is_read_with_the_columns_of_now() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     bench.fill(0..600);
     bench.settle();
     bench.look();
@@ -393,7 +334,7 @@ fn a_cached_block_is_read_with_the_columns_of_now() {
 
 #[test]
 fn blocks_of_before_are_passed_over_by_their_zones() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     bench.fill(0..1500);
     bench.settle();
     bench.alter(add(10));
@@ -441,7 +382,7 @@ fn enlarge(bench: &mut Bench, ids: std::ops::Range<u32>) {
 #[test]
 fn values_of_a_dropped_column_go() {
     for homed in [false, true] {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(Shape::new());
         enlarge(&mut bench, 0..20);
         if homed {
             bench.fill(100..1300);
@@ -487,7 +428,7 @@ fn enlarge_other(bench: &mut Bench) {
 
 #[test]
 fn past_the_greatest_number_of_versions_the_table_is_copied() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(Shape::new());
     bench.fill(0..5);
     let mut altered = 0;
     let why = loop {
