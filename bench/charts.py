@@ -9,20 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
+from bench.curves import COLOURS, save
 from bench.record import value_text
 from bench.targets import BASE, ENGINE
 from bench.works.base import FLOOR
 
-# Okabe and Ito's palette; the sign is that of lines.
-LOOKS = {
-    "PBXT": ("#0072B2", "o"),
-    "InnoDB": ("#D55E00", "s"),
-    "MyRocks": ("#009E73", "^"),
-    "Aria": ("#E69F00", "D"),
-    "MyISAM": ("#CC79A7", "v"),
-    "ARCHIVE": ("#56B4E9", "P"),
-    FLOOR: ("#777777", "x"),
-}
+# Of lines.
+SIGNS = {"PBXT": "o", "InnoDB": "s", "MyRocks": "^", "Aria": "D", "MyISAM": "v", "ARCHIVE": "P"}
 MET, MISSED = "#009E73", "#D55E00"
 PANELS_ACROSS = 2
 EDGE = 1000  # multiples of a target beyond this are drawn here
@@ -30,7 +23,9 @@ EDGE = 1000  # multiples of a target beyond this are drawn here
 
 def look(engine):
     """(colour, sign) of an engine."""
-    return LOOKS.get(engine, ("#000000", "."))
+    if engine == FLOOR:
+        return "#777777", "x"
+    return COLOURS.get(engine, "#000000"), SIGNS.get(engine, ".")
 
 
 def texture(engine):
@@ -42,7 +37,7 @@ def draw_all(figures, works, judged, folder):
     """Draws everything there is to draw; returns the names of the charts, without their endings."""
     names = []
     if any(one.reached is not None for one in judged):
-        save(draw_targets([one for one in judged if one.reached is not None]), folder, "targets")
+        save(draw_targets([one for one in judged if one.reached is not None]), folder / "targets")
         names.append("targets")
     for work in works:
         measures = figures.measures(work.name)
@@ -50,18 +45,12 @@ def draw_all(figures, works, judged, folder):
         bars = [measure for measure, places in measures.items() if None in places]
         bars = [measure for measure in bars if figures.median(work.name, measure, BASE) and engines_with(figures, work.name, measure)]
         if bars:
-            save(draw_bars(figures, work, bars), folder, f"{work.name}-bars")
+            save(draw_bars(figures, work, bars), folder / f"{work.name}-bars")
             names.append(f"{work.name}-bars")
         if curves:
-            save(draw_curves(figures, work, curves), folder, f"{work.name}-curves")
+            save(draw_curves(figures, work, curves), folder / f"{work.name}-curves")
             names.append(f"{work.name}-curves")
     return names
-
-
-def save(figure, folder, name):
-    """Both kinds of file."""
-    figure.savefig(folder / f"{name}.svg")
-    figure.savefig(folder / f"{name}.png", dpi=110)
 
 
 def engines_with(figures, work, measure):

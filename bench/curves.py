@@ -2,11 +2,13 @@
 
 Why it exists: a mean hides a second in which nothing happened, a curve shows it. The vertical axis begins at zero, so that what looks like
 half is half. Colours can be told apart by people who see fewer of them (palette of Okabe and Ito), and an engine has the same colour in
-every chart. matplotlib is imported by the one function that draws: tools work without it and say that there is no chart.
+every chart, those of the report among them.
 """
 
-COLOURS = {"PBXT": "#0072B2", "InnoDB": "#D55E00", "MyRocks": "#009E73", "MyISAM": "#CC79A7", "Aria": "#E69F00"}
-OTHER = ("#56B4E9", "#000000", "#F0E442")
+from matplotlib.figure import Figure
+
+COLOURS = {"PBXT": "#0072B2", "InnoDB": "#D55E00", "MyRocks": "#009E73", "MyISAM": "#CC79A7", "Aria": "#E69F00", "ARCHIVE": "#56B4E9"}
+OTHER = ("#000000", "#777777", "#F0E442")
 INCHES_WIDE, INCHES_HIGH = 9.0, 2.8  # of a panel
 
 
@@ -16,15 +18,11 @@ def colour_of(name, others):
 
 
 def draw(panels, path, title, unit="transactions per second", ignored=0):
-    """Writes path.svg and path.png and returns their paths; none if matplotlib is missing.
+    """Writes path.svg and path.png and returns their paths.
 
     `panels` is {heading: {name: [series, ...]}}, a value per second in each series. The first `ignored` seconds get a grey ground: they
     are shown and do not count.
     """
-    try:
-        from matplotlib.figure import Figure  # pylint: disable=import-outside-toplevel  # optional
-    except ImportError:
-        return []
     figure = Figure(figsize=(INCHES_WIDE, 0.6 + INCHES_HIGH * len(panels)), layout="constrained")
     figure.suptitle(title, fontsize="medium")
     every = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
@@ -43,6 +41,11 @@ def draw(panels, path, title, unit="transactions per second", ignored=0):
         place.grid(color="0.85", linewidth=0.5)
         place.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(curves), fontsize="small", frameon=False)
     every[-1].set_xlabel("seconds", fontsize="small")
+    return save(figure, path)
+
+
+def save(figure, path):
+    """Writes a chart as SVG, for documents, and as PNG, for a look; their paths."""
     written = [path.with_suffix(".svg"), path.with_suffix(".png")]
     for file in written:
         figure.savefig(file, dpi=110)

@@ -116,22 +116,15 @@ def judge(samples):
 
 
 def draw(samples, path):
-    """A chart of all measures, if matplotlib is there; the path, or None."""
-    try:
-        import matplotlib  # pylint: disable=import-outside-toplevel
+    """A chart of all measures; the paths of its two forms."""
+    from bench import curves  # pylint: disable=import-outside-toplevel  # it needs build/venv
 
-        matplotlib.use("Agg")
-        from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
-    except ImportError:
-        return None
-    figure, axes = pyplot.subplots(len(MEASURES), 1, sharex=True, figsize=(10, 2 * len(MEASURES)))
+    figure = curves.Figure(figsize=(10, 2 * len(MEASURES)), layout="constrained")
+    axes = figure.subplots(len(MEASURES), 1, sharex=True)
     minutes = [sample["seconds"] / 60 for sample in samples]
     for measure, axis in zip(MEASURES, axes):
         axis.plot(minutes, [sample[measure.name] / measure.unit for sample in samples], linewidth=0.8)
         axis.set_ylabel(measure.title)
         axis.set_ylim(bottom=0)
     axes[-1].set_xlabel("minutes")
-    figure.tight_layout()
-    figure.savefig(path)
-    pyplot.close(figure)
-    return path
+    return curves.save(figure, path)

@@ -68,6 +68,6 @@ def test_the_limits_are_in_the_help():
     assert all(measure.title in text for measure in soaking.MEASURES) and "fall of at most 25%" in text
 
 
-def test_a_chart_is_drawn_or_left_out(tmp_path):
-    path = soaking.draw(run_of(60), tmp_path / "soak.png")
-    assert path is None or path.stat().st_size > 1000
+def test_a_chart_is_drawn(tmp_path):
+    written = soaking.draw(run_of(60), tmp_path / "soak")
+    assert [path.name for path in written] == ["soak.svg", "soak.png"] and all(path.stat().st_size > 1000 for path in written)
