@@ -134,6 +134,7 @@ class ha_pbxt final : public handler {
   void forbid_index_only_reads_of_virtual_columns();
   void put_reference(uchar* reference, uint64_t row_id) const;
   bool orders_references();
+  bool always_orders_references() const;
   int bind(THD* thd, thr_lock_type lock_type);
   void unbind();
   int read_newest(bool on);

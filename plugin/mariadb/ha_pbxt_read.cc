@@ -116,17 +116,21 @@ void ha_pbxt::put_reference(uchar* reference, uint64_t row_id) const {
 bool ha_pbxt::orders_references() {
   bool is_first = scan_moved_;
   scan_moved_ = false;
-  return is_clone_ || (is_merged_ && is_first) || table->part_info || table_share->long_unique_table ||
+  return always_orders_references() || (is_merged_ && is_first);
+}
+
+bool ha_pbxt::always_orders_references() const {
+  return is_clone_ || table->part_info || table_share->long_unique_table ||
          table_share->period.unique_keys != 0;
 }
 
 /* The server has asked for the columns of the primary key, where it wants references. While a filter is asked
- * about an entry, the reference is that entry's. */
+ * about an entry, the reference is that entry's; nobody merges a scan with a filter. */
 void ha_pbxt::position(const uchar* record) {
   bool is_entry = filtered_row_ != 0;
   if (uint order_bytes = open_table_->extended_keys().order_bytes()) {
     memset(ref, 0, order_bytes);
-    if (orders_references())
+    if (is_entry ? always_orders_references() : orders_references())
       pbxt_cursor_key(is_entry ? key_maker_ : cursor_, table->s->primary_key,
                       is_entry ? filtered_record_ : record, ref, order_bytes);
   }
@@ -265,7 +269,8 @@ bool ha_pbxt::can_filter(uint index) const {
  * on it. Reads that lock rows look at every one of their range, as it is when its turn comes. */
 bool ha_pbxt::rowid_filter_push(Rowid_filter* filter) {
   if (binding_.lock_mode != PBXT_LOCK_NONE || binding_.for_write) return true;
-  if (!key_maker_ && pbxt_cursor_open(open_table_->core(), &key_maker_) != PBXT_OK) return true;
+  bool needs_keys = always_orders_references() && open_table_->extended_keys().order_bytes() != 0;
+  if (needs_keys && !key_maker_ && pbxt_cursor_open(open_table_->core(), &key_maker_) != PBXT_OK) return true;
   pushed_rowid_filter = filter;
   return false;
 }
