@@ -7,7 +7,7 @@
 
 use crate::text::hex;
 use pbxt_base::{Result, RowId, TableId};
-use pbxt_index::{RunBlock, RunPiece, SECTION_INDEX_RUN, Sign};
+use pbxt_index::{EntryRoom, RunBlock, RunPiece, SECTION_INDEX_RUN, Sign};
 use pbxt_rows::{RowBlock, RowView, Schema, SectionExtra, Value, Zone};
 use pbxt_segment::{PieceFile, Section};
 use roaring::RoaringTreemap;
@@ -81,8 +81,9 @@ impl Content {
 fn index_lines(file: &Arc<PieceFile>, number: u32, raw: &[u8]) -> Result<Vec<String>> {
     let piece = RunPiece::open(Arc::clone(file), number)?;
     let block = RunBlock::decode(raw, piece.tag()).map_err(|error| error.in_file(file.name()))?;
+    let mut room = EntryRoom::default();
     let line = |index| {
-        let entry = block.entry(index);
+        let entry = block.entry(index, &mut room);
         let sign = match entry.sign() {
             Sign::Entry => '+',
             Sign::Anti => '-',

@@ -47,6 +47,13 @@ pub(crate) struct LoadBudget {
     taken: AtomicU64,
 }
 
+impl LoadBudget {
+    /// Bytes now.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
 /// The part of the budget that a load has, or an index that is built.
 #[derive(Debug)]
 pub(crate) struct Share {
@@ -68,6 +75,7 @@ impl Share {
         let grow = |taken: u64| (wish(taken) >= least).then(|| taken + wish(taken));
         let order = Ordering::Relaxed;
         let before = db.loads.taken.fetch_update(order, order, grow).ok()?;
+        db.fit_block_cache();
         Some(Self {
             db: Arc::clone(db),
             bytes: wish(before),

@@ -293,6 +293,7 @@ impl Database {
         self.horizon.fetch_max(live.horizon().raw(), Ordering::AcqRel);
         self.txns.advance_low_water(&live);
         self.end_old_snapshots(self.clock.now_millis());
+        self.fit_block_cache();
     }
 
     /// Called when a transaction ended: keeps the count lists of its tables short.

@@ -47,6 +47,11 @@ impl FetchBudget {
         }
     }
 
+    /// Bytes that stretches have taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// Takes up to `wish` bytes.
     fn take(self: &Arc<Self>, wish: u64) -> Share {
         let size = |taken: u64| wish.min(self.all.saturating_sub(taken) / 4 * 3).max(BYTES.start);

@@ -19,6 +19,7 @@ mod bulk_sort;
 mod bulk_spill;
 mod bulk_unique;
 mod bulk_writer;
+mod cache_room;
 mod catalog;
 mod check;
 mod check_diff;

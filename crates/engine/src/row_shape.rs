@@ -108,6 +108,23 @@ impl BlockSource for BlockCache {
     }
 }
 
+/// The cache, for who reads a row again that the same statement has read before: that is no further use of its block. With more
+/// data than memory every block that is changed would count as used again otherwise, and push out those that are.
+pub(crate) struct Again<'c>(pub(crate) &'c BlockCache);
+
+impl BlockSource for Again<'_> {
+    #[inline]
+    fn block_of(&self, piece: &RowPiece, versions: &Versions, block: usize) -> Result<Arc<CachedRows>> {
+        match self.0.peek(piece.block_key(block)) {
+            Some(rows) => {
+                piece.check_known(versions)?;
+                piece.newest(versions, self.0, block, rows)
+            }
+            None => piece.block(versions, self.0, block),
+        }
+    }
+}
+
 /// Key bytes of a row id in the fences of a piece.
 #[expect(clippy::big_endian_bytes, reason = "fences order as big-endian numbers do")]
 pub(crate) fn fence_of(row: RowId) -> [u8; 8] {

@@ -14,6 +14,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::keys::KeyChanges;
 use crate::locking::{Linked, blockers_of};
+use crate::row_shape::Again;
 use crate::session::Session;
 use crate::table::Table;
 use crate::unique::Claim;
@@ -314,7 +315,7 @@ impl Session {
                 // Only who may write the same row again, or shares a value, has to read what is there.
                 let compares = version.is_some_and(|new| new.keys.items().is_empty());
                 let resolved = if compares || !shared.is_empty() || terms.old.is_some() {
-                    view.resolve(&db, table, row, word, &guard)?
+                    view.resolve_in(&db, table, row, word, &guard, &Again(&db.cache))?
                 } else {
                     view.resolve_unread(&db, table, row, word, &guard)?
                 };

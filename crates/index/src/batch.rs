@@ -8,6 +8,7 @@
 //! Latches and I/O:  none; holding a batch holds nothing.
 
 use crate::entry::EntryView;
+use crate::entry_room::EntryRoom;
 use crate::latch::Version;
 use crate::tree::Tree;
 
@@ -18,6 +19,8 @@ pub struct Batch {
     pub(crate) tree: Option<u64>,
     pub(crate) places: Vec<u32>,
     pub(crate) stop: Stop,
+    /// For entries of packed blocks that are shown between reads of trees.
+    pub(crate) room: EntryRoom,
 }
 
 /// Where a read ended and how to go on.

@@ -103,6 +103,24 @@ impl NewEntry<'_> {
     }
 }
 
+impl NewEntry<'_> {
+    /// Writes over what an entry has of its own: row, lengths and flags. Sign, transaction, LSN and key stay.
+    ///
+    /// # Safety
+    /// `room` is the start of an entry that was written, is longer than that of this key and unpack information, and nobody has a
+    /// view of it.
+    #[inline]
+    pub(crate) unsafe fn write_own(room: NonNull<u8>, row: u64, key_len: usize, unpack: u16, is_dead: bool) {
+        let flags = if is_dead { DEAD } else { 0 };
+        // SAFETY: as in `write`, in a room that the caller owns.
+        unsafe {
+            room.cast::<u64>().write(row | (key_len as u64) << ROW_BITS);
+            room.add(UNPACK_LEN_AT).cast::<u16>().write(unpack);
+            room.add(FLAGS_AT).cast::<AtomicU8>().write(AtomicU8::new(flags));
+        }
+    }
+}
+
 /// A published entry, of a tree or of a decoded run block. Valid as long as that is borrowed.
 #[derive(Clone, Copy)]
 pub struct EntryView<'t> {

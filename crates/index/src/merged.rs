@@ -15,6 +15,7 @@ use pbxt_segment::BlockCache;
 
 use crate::batch::Batch;
 use crate::entry::{EntryRef, EntryView};
+use crate::entry_room::EntryRoom;
 use crate::parts::IndexParts;
 use crate::run_cursor::RunCursor;
 use crate::seek::SeekPos;
@@ -57,8 +58,9 @@ pub struct MergedCursor {
     order: Vec<(usize, EntryView<'static>)>,
     forward: bool,
     seeks: u64,
-    /// Batches of earlier seeks, for their memory.
+    /// Batches of earlier seeks and room of earlier cursors, for their memory.
     spare: Vec<Batch>,
+    spare_rooms: Vec<EntryRoom>,
     /// Cursors of the seek before, during a seek: they may stand near.
     resting: Vec<RunCursor>,
 }
@@ -109,7 +111,10 @@ impl MergedCursor {
             let rested = self.resting.iter().position(|cursor| cursor.reads(run));
             let mut cursor = match rested {
                 Some(rested) => self.resting.swap_remove(rested),
-                None => RunCursor::new(Arc::clone(run), Arc::clone(cache)),
+                None => {
+                    let room = self.spare_rooms.pop().unwrap_or_default();
+                    RunCursor::new(Arc::clone(run), Arc::clone(cache)).with_room(room)
+                }
             };
             cursor.seek(pos, self.forward)?;
             self.add(Source::Run(cursor));
@@ -130,7 +135,7 @@ impl MergedCursor {
             match source {
                 Source::Tree { batch, .. } => self.spare.push(batch),
                 Source::Run(cursor) if seeks_again => self.resting.push(cursor),
-                Source::Run(_) => {}
+                Source::Run(cursor) => self.spare_rooms.push(cursor.into_room()),
             }
         }
     }

@@ -15,6 +15,7 @@ use pbxt_segment::BlockCache;
 
 use crate::batch::Batch;
 use crate::entry::EntryView;
+use crate::entry_room::EntryRoom;
 use crate::run::{Run, RunPiece};
 use crate::seek::SeekPos;
 use crate::tree::Tree;
@@ -124,8 +125,10 @@ impl IndexParts {
         }
         let Some((run, share)) = last else { return Ok(()) };
         if let Some(block) = run.sample(cache, share)? {
-            let entries = (0..block.len()).map(|index| block.entry(index));
-            entries.filter(|entry| !entry.is_dead()).for_each(&mut f);
+            block.hold(&mut batch.room);
+            for index in (0..block.len()).filter(|&index| !block.is_dead(index)) {
+                f(block.show(index, &mut batch.room));
+            }
         }
         Ok(())
     }
@@ -145,7 +148,7 @@ impl IndexParts {
         for run in &self.runs {
             for piece in run.pieces_with_key(key) {
                 if piece.may_contain(key) {
-                    piece_under_key(piece, key, cache, &mut f)?;
+                    piece_under_key(piece, key, cache, &mut batch.room, &mut f)?;
                 }
             }
         }
@@ -183,17 +186,17 @@ fn piece_under_key(
     piece: &RunPiece,
     key: &[u8],
     cache: &BlockCache,
+    room: &mut EntryRoom,
     f: &mut impl FnMut(EntryView<'_>) -> Fate,
 ) -> Result<()> {
     let from = SeekPos::lower_bound(key);
     for number in piece.blocks_with_key(key) {
         let block = piece.load(cache, number)?;
         for index in block.partition_point(&from)..block.len() {
-            let entry = block.entry(index);
-            if entry.key() != key {
+            if !block.has_key(index, key) {
                 return Ok(());
             }
-            if !entry.is_dead() && f(entry) == Fate::Dead {
+            if !block.is_dead(index) && f(block.entry(index, room)) == Fate::Dead {
                 block.mark_dead(index);
             }
         }

@@ -30,6 +30,10 @@ impl CachedBlock for RunBlock {
     fn bytes(&self) -> usize {
         self.memory_bytes()
     }
+
+    fn is_used_again(&self) -> bool {
+        true
+    }
 }
 
 /// One piece: a section of a piece file, with what it says of itself.

@@ -37,8 +37,9 @@ fn encode_with_suffix(entries: &[Entry], level: Option<i32>, suffix_bytes: usize
 }
 
 fn entries_of(block: &RunBlock) -> Vec<Entry> {
+    let mut room = EntryRoom::default();
     let entry = |index| {
-        let entry: EntryView<'_> = block.entry(index);
+        let entry: EntryView<'_> = block.entry(index, &mut room);
         (
             entry.key().to_vec(),
             entry.row().raw(),
@@ -291,8 +292,9 @@ proptest! {
         let bare: Vec<Entry> = entries.into_iter().map(|entry| settled(&entry.0, entry.1)).collect();
         let tag = (TxnId::new(77), Lsn::new(4096));
         let block = RunBlock::decode(&encode(&bare, None), Some(tag)).expect("just encoded");
+        let mut room = EntryRoom::default();
         for (index, bare) in bare.iter().enumerate() {
-            let entry = block.entry(index);
+            let entry = block.entry(index, &mut room);
             prop_assert_eq!((entry.txn(), entry.lsn()), tag);
             prop_assert_eq!((entry.key(), entry.row().raw()), (bare.0.as_slice(), bare.1));
         }
@@ -301,6 +303,11 @@ proptest! {
     #[test]
     fn a_cut_in_a_block_is_where_a_linear_search_finds_it(entries in entries(), probe in key(), row in row()) {
         let block = RunBlock::decode(&encode(&entries, None), None).expect("just encoded");
+        let mut room = EntryRoom::default();
+        for (index, entry) in entries.iter().enumerate() {
+            prop_assert_eq!(block.has_key(index, &probe), entry.0 == probe);
+            prop_assert!(block.has_key(index, &entry.0));
+        }
         let cuts = [
             SeekPos::lower_bound(&probe),
             SeekPos::upper_bound(&probe),
@@ -310,8 +317,12 @@ proptest! {
             SeekPos::END,
         ];
         for cut in cuts {
-            let linear = (0..block.len()).filter(|&index| cut.is_right_of(block.entry(index))).count();
+            let is_left = |&index: &usize| cut.is_right_of(block.entry(index, &mut room));
+            let linear = (0..block.len()).filter(is_left).count();
             prop_assert_eq!(block.partition_point(&cut), linear);
+            for index in 0..block.len() {
+                prop_assert_eq!(block.lies_left(index, &cut), index < linear);
+            }
         }
     }
 
@@ -335,14 +346,59 @@ proptest! {
     }
 }
 
+/// A block of three entries that is packed, and one that is wide.
+fn blocks_of_three() -> [RunBlock; 2] {
+    [0, 9].map(|txn| {
+        let entries: Vec<Entry> = (1..4)
+            .map(|row| (b"k".to_vec(), row, txn, Sign::Entry, txn, Vec::new()))
+            .collect();
+        let block = RunBlock::decode(&encode(&entries, None), None).expect("just encoded");
+        assert_eq!(matches!(block.form, Form::Packed(_)), txn == 0, "X38");
+        block
+    })
+}
+
 #[test]
 fn dead_entries_are_counted_once() {
-    let entries: Vec<Entry> = (1..4).map(|row| settled(b"k", row)).collect();
-    let block = RunBlock::decode(&encode(&entries, None), None).expect("just encoded");
-    for index in [0, 2, 2, 0] {
-        block.mark_dead(index);
-        assert!(block.entry(index).is_dead() && !block.is_all_dead());
+    for block in blocks_of_three() {
+        let mut room = EntryRoom::default();
+        for index in [0, 2, 2, 0] {
+            block.mark_dead(index);
+            assert!(block.is_dead(index) && block.entry(index, &mut room).is_dead() && !block.is_all_dead());
+        }
+        assert!(!block.is_dead(1) && !block.entry(1, &mut room).is_dead());
+        block.mark_dead(1);
+        assert!(block.is_all_dead());
     }
-    block.mark_dead(1);
-    assert!(block.is_all_dead());
+}
+
+/// Bytes of memory an entry.
+fn bytes_an_entry(entries: &[Entry]) -> usize {
+    let block = RunBlock::decode(&encode(entries, None), None).expect("just encoded");
+    assert_eq!(entries_of(&block), entries);
+    block.memory_bytes() / block.len()
+}
+
+#[test]
+fn a_packed_block_takes_little_memory() {
+    // Counted primary keys, rows in their order and elsewhere.
+    let counted = |row: fn(u64) -> u64| -> Vec<Entry> {
+        (0..800)
+            .map(|id| settled(&be(0x8000_0000 + id, 4), row(id)))
+            .collect()
+    };
+    assert_eq!(bytes_an_entry(&counted(|id| id + 7)), 2);
+    assert_eq!(bytes_an_entry(&counted(|id| 1 + (id * 7919) % 4_000_000)), 6);
+    assert_eq!(bytes_an_entry(&counted(|id| 1 + (id << 37))), 10);
+    // Names of 8 to 12 letters: 12 bytes to find one, 4 of the row id.
+    let mut names: Vec<Entry> = (0..800)
+        .map(|id: u64| {
+            settled(
+                format!("{:x<1$}", id * 7919 % 100_000_000, 8 + id as usize % 5).as_bytes(),
+                id * 31,
+            )
+        })
+        .collect();
+    names.sort();
+    assert!(bytes_an_entry(&names) <= 27, "{}", bytes_an_entry(&names));
 }

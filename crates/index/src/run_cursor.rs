@@ -2,9 +2,10 @@
 //!
 //! Why it exists:    a scan of a run reads its blocks in order; reading them one by one as they are needed would wait for
 //!                   the disk at each. A cursor that has crossed a few blocks reads the next ones at once.
-//! Format / state:   the present block, held by a reference of its own, and the index of the entry in it. No block: before
-//!                   the first seek, or beyond the end.
-//! Rules:            X8 a seek is a cut; what lies on the wanted side of it is met once, in order.
+//! Format / state:   the present block, held by a reference of its own, the index of the entry in it, and a view of that entry, which
+//!                   lies in the block or in the cursor's room. No block: before the first seek, or beyond the end.
+//! Rules:            X8 a seek is a cut; what lies on the wanted side of it is met once, in order. X38 the view is given up before
+//!                   another entry is shown.
 //! Latches and I/O:  none held between calls. Scans of runs that would fill a quarter of the cache leave it as it is.
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use pbxt_base::Result;
 use pbxt_segment::{BlockCache, StoredBlocks};
 
 use crate::entry::EntryView;
+use crate::entry_room::EntryRoom;
 use crate::run::{Run, RunPiece};
 use crate::run_block::RunBlock;
 use crate::seek::{SeekPos, Side};
@@ -25,8 +27,6 @@ const AHEAD_BYTES_MAX: usize = 1 << 20;
 const AHEAD_BLOCKS_MIN: usize = 8;
 /// Blocks crossed one after the other before a cursor reads ahead.
 const BLOCKS_BEFORE_AHEAD: u32 = 2;
-/// About the decoded bytes of an entry.
-const DECODED_ENTRY_BYTES: u64 = 48;
 
 /// See the module.
 pub struct RunCursor {
@@ -37,6 +37,9 @@ pub struct RunCursor {
     block: usize,
     held: Option<Arc<RunBlock>>,
     at: usize,
+    /// The entry at the position, without the borrow of block or room.
+    shown: Option<EntryView<'static>>,
+    room: EntryRoom,
     forward: bool,
     /// Blocks crossed since the last seek.
     crossed: u32,
@@ -45,23 +48,31 @@ pub struct RunCursor {
     /// Bytes of the next read.
     ahead_bytes: usize,
     scratch: Vec<u8>,
-    /// Whether blocks that a scan reads go to the cache.
-    keeps: bool,
 }
 
 impl RunCursor {
     /// A cursor without position.
     pub fn new(run: Arc<Run>, cache: Arc<BlockCache>) -> RunCursor {
-        let keeps = run.entries() * DECODED_ENTRY_BYTES <= cache.budget() / 4;
-        RunCursor::with_cache(run, Some(cache), keeps)
+        RunCursor::with_cache(run, Some(cache))
+    }
+
+    /// The same with room that another cursor had.
+    pub(crate) fn with_room(mut self, room: EntryRoom) -> RunCursor {
+        self.room = room;
+        self
+    }
+
+    /// The cursor's room, for the next one.
+    pub(crate) fn into_room(self) -> EntryRoom {
+        self.room
     }
 
     /// A cursor that reads from the file only, ahead from the first block on; for merges.
     pub fn uncached(run: Arc<Run>) -> RunCursor {
-        RunCursor::with_cache(run, None, false)
+        RunCursor::with_cache(run, None)
     }
 
-    fn with_cache(run: Arc<Run>, cache: Option<Arc<BlockCache>>, keeps: bool) -> RunCursor {
+    fn with_cache(run: Arc<Run>, cache: Option<Arc<BlockCache>>) -> RunCursor {
         RunCursor {
             cache,
             run,
@@ -69,12 +80,13 @@ impl RunCursor {
             block: 0,
             held: None,
             at: 0,
+            shown: None,
+            room: EntryRoom::default(),
             forward: true,
             crossed: 0,
             ahead: None,
             ahead_bytes: AHEAD_BYTES,
             scratch: Vec::new(),
-            keeps,
         }
     }
 
@@ -92,10 +104,19 @@ impl RunCursor {
         } else {
             AHEAD_BYTES_MAX
         };
+        self.shown = None;
         if let Some(at) = self.held.as_ref().and_then(|block| cut_inside(block, pos)) {
             self.at = if forward { at } else { at - 1 };
-            return self.skip_dead();
+        } else {
+            self.seek_block(pos)?;
         }
+        self.skip_dead()?;
+        self.show();
+        Ok(())
+    }
+
+    /// Goes to the block that the cut runs through, and to the first entry on the wanted side of it.
+    fn seek_block(&mut self, pos: &SeekPos<'_>) -> Result<()> {
         self.held = None;
         // The last piece that begins left of the cut; a pair never lies in two, but a key may.
         let piece = self.find_piece(pos)?;
@@ -107,7 +128,7 @@ impl RunCursor {
         // Blocks that begin with the key of an event cut: look which of them begin left of it.
         while blocks.len() > 1 {
             let middle = usize::midpoint(blocks.start, blocks.end);
-            if pos.is_right_of(self.block_of(&found, middle)?.entry(0)) {
+            if self.block_of(&found, middle)?.lies_left(0, pos) {
                 blocks.start = middle;
             } else {
                 blocks.end = middle;
@@ -117,8 +138,8 @@ impl RunCursor {
         let block = self.block_of(&found, self.block)?;
         let at = block.partition_point(pos);
         let len = block.len();
-        self.held = Some(block);
-        if forward {
+        self.hold(block);
+        if self.forward {
             self.at = at;
             if at == len {
                 self.cross()?;
@@ -128,7 +149,22 @@ impl RunCursor {
         } else {
             self.cross()?;
         }
-        self.skip_dead()
+        Ok(())
+    }
+
+    fn hold(&mut self, block: Arc<RunBlock>) {
+        block.hold(&mut self.room);
+        self.held = Some(block);
+    }
+
+    /// Shows the entry at the position.
+    #[inline]
+    fn show(&mut self) {
+        let room = &mut self.room;
+        // SAFETY: the view lies in the held block or in the room; it is given up before either changes or goes, and leaves this struct
+        // only under a borrow of it.
+        let show = |block: &Arc<RunBlock>| unsafe { block.show(self.at, room).detached() };
+        self.shown = self.held.as_ref().map(show);
     }
 
     /// Number of the piece the cut runs through: the last one that begins left of it.
@@ -147,7 +183,7 @@ impl RunCursor {
         // A key may lie in two pieces, and fences do not know rows.
         while found > 0 && pieces[found].first_key() == pos.key {
             let first = self.block_of(&pieces[found], 0)?;
-            if pos.is_right_of(first.entry(0)) {
+            if first.lies_left(0, pos) {
                 break;
             }
             found -= 1;
@@ -158,16 +194,18 @@ impl RunCursor {
     /// The entry at the position.
     #[inline]
     pub fn peek(&self) -> Option<EntryView<'_>> {
-        self.held.as_ref().map(|block| block.entry(self.at))
+        self.shown
     }
 
     /// Goes to the next entry in the direction of the last seek; stays beyond the end.
     #[inline]
     pub fn advance(&mut self) -> Result<()> {
+        self.shown = None;
         self.step()?;
         if self.held.as_ref().is_some_and(|block| block.has_dead()) {
             self.skip_dead()?;
         }
+        self.show();
         Ok(())
     }
 
@@ -213,7 +251,7 @@ impl RunCursor {
         while let Some(block) = self.held.as_ref().filter(|block| block.has_dead()) {
             if block.is_all_dead() {
                 self.cross()?;
-            } else if block.entry(self.at).is_dead() {
+            } else if block.is_dead(self.at) {
                 self.step()?;
             } else {
                 break;
@@ -246,7 +284,7 @@ impl RunCursor {
         self.crossed += 1;
         let block = self.next_block(piece)?;
         self.at = if self.forward { 0 } else { block.len() - 1 };
-        self.held = Some(block);
+        self.hold(block);
         Ok(())
     }
 
@@ -267,11 +305,12 @@ impl RunCursor {
         self.read_ahead(piece, block)?;
         let (_, stored) = self.ahead.as_ref().expect("X8: blocks were read ahead");
         stored.decode(block, &mut self.scratch)?;
+        let decoded = piece.decode(block, &self.scratch)?;
         match &self.cache {
-            Some(cache) if self.keeps => {
-                cache.get_or_load(piece.block_key(block), || piece.decode(block, &self.scratch))
+            Some(cache) if fits(&self.run, &decoded, cache) => {
+                cache.get_or_load(piece.block_key(block), || Ok(decoded))
             }
-            _ => piece.decode(block, &self.scratch).map(Arc::new),
+            _ => Ok(Arc::new(decoded)),
         }
     }
 
@@ -308,10 +347,16 @@ impl RunCursor {
     }
 }
 
+/// True if all of the run, with blocks like this one, takes a quarter of the cache at most.
+fn fits(run: &Run, block: &RunBlock, cache: &BlockCache) -> bool {
+    let bytes = u128::from(run.entries()) * block.memory_bytes() as u128 / block.len() as u128;
+    bytes <= u128::from(cache.budget() / 4)
+}
+
 /// Where the cut runs through the block, if there are entries of the block on both sides: then no other block need be asked, and with
 /// many equal keys, whose fences say nothing, asking takes a search over blocks.
 fn cut_inside(block: &RunBlock, pos: &SeekPos<'_>) -> Option<usize> {
-    let is_inside = pos.is_right_of(block.entry(0)) && !pos.is_right_of(block.entry(block.len() - 1));
+    let is_inside = block.lies_left(0, pos) && !block.lies_left(block.len() - 1, pos);
     is_inside.then(|| block.partition_point(pos))
 }
 

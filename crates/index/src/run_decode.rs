@@ -180,6 +180,11 @@ impl<'a> Columns<'a> {
         Ok(sum as usize)
     }
 
+    /// True if all entries have one stamp and put rows under their keys. A tag stands for the stamps of all.
+    pub(crate) fn have_one_stamp(&self, is_tagged: bool) -> bool {
+        self.signs.is_none() && (is_tagged || (self.lsns.is_none() && self.txns.is_none()))
+    }
+
     fn suffix_bytes(&self) -> usize {
         self.suffixes.as_ref().map_or(0, |suffixes| suffixes.bytes)
     }

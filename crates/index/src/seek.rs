@@ -5,6 +5,8 @@
 //!                   right of the cut, a backward read what lies left of it.
 //! Rules:            X1 (the order), X8 (a scan that was interrupted goes on at the cut behind its last entry).
 
+use std::ops::Range;
+
 use pbxt_base::{Lsn, RowId};
 
 use crate::entry::{EntryView, Sign};
@@ -83,14 +85,31 @@ impl<'k> SeekPos<'k> {
         SeekPos::after(entry.key(), entry.row(), entry.lsn(), entry.sign())
     }
 
+    /// The same side of another key.
+    pub(crate) fn with_key<'n>(&self, key: &'n [u8]) -> SeekPos<'n> {
+        SeekPos { key, side: self.side }
+    }
+
     /// True if `entry` lies left of the cut.
     #[inline]
     pub(crate) fn is_right_of(&self, entry: EntryView<'_>) -> bool {
+        self.is_right_of_event(entry.key(), || entry.event())
+    }
+
+    /// True if an entry with this key, and this event if that is asked for, lies left of the cut.
+    #[inline]
+    pub(crate) fn is_right_of_event(&self, key: &[u8], event: impl FnOnce() -> (RowId, Lsn, Sign)) -> bool {
         match self.side {
-            Side::BeforePrefix => entry.key() < self.key,
-            Side::AfterPrefix => entry.key() < self.key || entry.key().starts_with(self.key),
-            Side::BeforeEvent(row, lsn, sign) => (entry.key(), entry.event()) < (self.key, (row, lsn, sign)),
-            Side::AfterEvent(row, lsn, sign) => (entry.key(), entry.event()) <= (self.key, (row, lsn, sign)),
+            Side::BeforePrefix => key < self.key,
+            Side::AfterPrefix => key < self.key || key.starts_with(self.key),
+            Side::BeforeEvent(row, lsn, sign) => {
+                let order = key.cmp(self.key);
+                order.then_with(|| event().cmp(&(row, lsn, sign))).is_lt()
+            }
+            Side::AfterEvent(row, lsn, sign) => {
+                let order = key.cmp(self.key);
+                order.then_with(|| event().cmp(&(row, lsn, sign))).is_le()
+            }
         }
     }
 
@@ -117,4 +136,56 @@ pub(crate) fn head_of(bytes: &[u8]) -> u32 {
             .zip([24, 16, 8])
             .fold(0, |head, (&byte, shift)| head | u32::from(byte) << shift),
     }
+}
+
+/// Equal heads are looked for among this many first.
+const HEADS_NEAR: usize = 8;
+
+/// Of `len` entries in order those that their heads alone do not place on a side of the cut: those before lie left of it, those
+/// behind right. `bounds` are the cut's open heads.
+#[inline]
+pub(crate) fn open_range(
+    len: usize,
+    (least, greatest): (u32, u32),
+    head: impl Fn(usize) -> u32,
+) -> Range<usize> {
+    let from = partition(0..len, |index| head(index) < least);
+    let near = from + HEADS_NEAR;
+    let is_short = near >= len || head(near) > greatest;
+    let to = if is_short { near.min(len) } else { len };
+    from..partition(from..to, |index| head(index) <= greatest)
+}
+
+/// As `partition`, for who expects it near the begin.
+#[inline]
+pub(crate) fn gallop(range: Range<usize>, is_left: impl Fn(usize) -> bool) -> usize {
+    let Range { start: mut low, end } = range;
+    let mut step = 1;
+    while low < end {
+        let probe = (low + step - 1).min(end - 1);
+        if !is_left(probe) {
+            return partition(low..probe, is_left);
+        }
+        low = probe + 1;
+        step *= 2;
+    }
+    end
+}
+
+/// First index of the range that is not left; all that are left come first.
+#[inline]
+pub(crate) fn partition(range: Range<usize>, is_left: impl Fn(usize) -> bool) -> usize {
+    let Range {
+        start: mut low,
+        end: mut high,
+    } = range;
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if is_left(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
 }

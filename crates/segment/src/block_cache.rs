@@ -34,6 +34,12 @@ const REMEMBERED: f64 = 0.0;
 pub trait CachedBlock: Any + Send + Sync {
     /// Bytes of memory it takes.
     fn bytes(&self) -> usize;
+
+    /// True if it counts as used again from the first. Blocks of indexes do: one stands for hundreds of rows and is asked for at
+    /// every hundredth of them, which with more data than memory is too late for a new one.
+    fn is_used_again(&self) -> bool {
+        false
+    }
 }
 
 /// Name of a block.
@@ -77,6 +83,8 @@ pub struct BlockCache {
     /// Loads begun. The cache counts a look-up that ends in a load more than once; hits it counts by shard, which costs
     /// readers no common word.
     loads: AtomicU64,
+    /// Uses of its own, by which a block counts as used again.
+    own_uses: AtomicU64,
 }
 
 impl std::fmt::Debug for BlockCache {
@@ -107,6 +115,7 @@ impl BlockCache {
             cache,
             budget: AtomicU64::new(bytes),
             loads: AtomicU64::new(0),
+            own_uses: AtomicU64::new(0),
         }
     }
 
@@ -117,11 +126,17 @@ impl BlockCache {
         key: BlockKey,
         load: impl FnOnce() -> Result<B>,
     ) -> Result<Arc<B>> {
+        let mut is_used_again = false;
         let load = || {
             self.loads.fetch_add(1, Ordering::Relaxed);
-            load().map(|block| Arc::new(block) as Arc<dyn CachedBlock>)
+            let block = load()?;
+            is_used_again = block.is_used_again();
+            Ok(Arc::new(block) as Arc<dyn CachedBlock>)
         };
         let loaded = self.cache.get_or_insert_with(&key, load)?;
+        if is_used_again && self.cache.get(&key).is_some() {
+            self.own_uses.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(typed(loaded))
     }
 
@@ -159,7 +174,10 @@ impl BlockCache {
     /// What it has done and holds.
     pub fn stats(&self) -> BlockCacheStats {
         BlockCacheStats {
-            hits: self.cache.hits(),
+            hits: self
+                .cache
+                .hits()
+                .saturating_sub(self.own_uses.load(Ordering::Relaxed)),
             misses: self.loads.load(Ordering::Relaxed),
             bytes: self.cache.weight(),
             blocks: self.cache.len() as u64,

@@ -19,6 +19,10 @@ impl CachedBlock for Index {
     fn bytes(&self) -> usize {
         16
     }
+
+    fn is_used_again(&self) -> bool {
+        true
+    }
 }
 
 fn key(segment: u32, offset: u64) -> BlockKey {
@@ -127,6 +131,40 @@ fn a_new_block_stays_for_a_while_though_all_others_are_used_again() {
             "{again} of 1000 blocks were loaded twice with {budget} bytes"
         );
     }
+}
+
+#[test]
+fn blocks_of_an_index_stay_while_rows_stream_by() {
+    let cache = BlockCache::new(8 << 20);
+    let index = |offset| BlockKey {
+        class: SegmentClass::Meta,
+        ..key(1, offset)
+    };
+    for offset in 0..100 {
+        cache
+            .get_or_load(index(offset), || Ok(Index(offset)))
+            .expect("loaded");
+    }
+    // Twenty times the cache, each row once.
+    for offset in 0..1600 {
+        cache
+            .get_or_load(key(2, offset), || Ok(Row(vec![0; 100 << 10])))
+            .expect("loaded");
+        assert!(cache.peek::<Row>(key(2, offset)).is_some());
+    }
+    let lost = (0..100)
+        .filter(|&offset| cache.peek::<Index>(index(offset)).is_none())
+        .count();
+    assert_eq!(
+        lost, 0,
+        "S42: blocks of an index, none of which was asked for meanwhile"
+    );
+    let stats = cache.stats();
+    assert_eq!(
+        (stats.hits, stats.misses),
+        (0, 1700),
+        "uses of the cache's own are no hits"
+    );
 }
 
 #[test]

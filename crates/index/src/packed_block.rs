@@ -1,0 +1,328 @@
+//! A packed block: decoded entries that have one stamp, in little memory.
+//!
+//! Why it exists:    most blocks of an index are settled. An entry of its own costs 28 bytes beside its key, and two words to find
+//!                   it; a primary key that counts needs two bytes a row. With more data than memory the primary key alone would
+//!                   fill the cache otherwise.
+//! Format / state:   the bytes that all keys begin with, once; *cells*: the rest of each key and its unpack information, entry after
+//!                   entry, all of one size or listed; row ids as a number to count from, 4 bytes or 8 bytes each; a bit for DEAD.
+//! Rules:            X1, X38. Nothing but DEAD changes.
+//! Latches and I/O:  none. DEAD is a hint that dies with the cached block.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pbxt_base::{Lsn, RowId, TxnId};
+
+use crate::entry::{NewEntry, Sign};
+use crate::entry_room::{Common, EntryRoom, Own, SPARE};
+use crate::seek::{SeekPos, Side, gallop, head_of, partition};
+
+/// One entry of so many has its head beside.
+const SAMPLED: usize = 16;
+
+/// Entries in the order of the index; see the module.
+pub(crate) struct PackedBlock {
+    prefix: Box<[u8]>,
+    /// `SPARE` bytes more than entries have, so that a head is read and a cell is copied anywhere.
+    cells: Box<[u8]>,
+    places: Places,
+    /// Heads of every `SAMPLED`th entry: most of a search needs no cell.
+    samples: Box<[u32]>,
+    rows: Rows,
+    len: usize,
+    stamp: (TxnId, Lsn),
+    cell_bytes_max: usize,
+    dead: Box<[AtomicU64]>,
+}
+
+/// Where cells are.
+enum Places {
+    /// One behind the other, all alike: bytes of the key and of unpack information. Bits of a head that are the key's.
+    Even {
+        tail: u16,
+        unpack: u16,
+        head_mask: u32,
+    },
+    Uneven(Box<[Place]>),
+}
+
+struct Place {
+    at: u32,
+    tail: u16,
+    unpack: u16,
+    /// First bytes of the key's rest.
+    head: u32,
+}
+
+enum Rows {
+    /// Each is one more than the one before.
+    Counted(u64),
+    /// Above the least one.
+    Near {
+        least: u64,
+        above: Box<[u32]>,
+    },
+    Far(Box<[u64]>),
+}
+
+impl Rows {
+    fn of(rows: Vec<u64>) -> Rows {
+        let first = rows[0];
+        if (first..).zip(&rows).all(|(counted, &row)| counted == row) {
+            return Rows::Counted(first);
+        }
+        let least = rows.iter().copied().min().unwrap_or(first);
+        let above = |row: &u64| u32::try_from(row - least).ok();
+        match rows.iter().map(above).collect::<Option<Box<[u32]>>>() {
+            Some(above) => Rows::Near { least, above },
+            None => Rows::Far(rows.into_boxed_slice()),
+        }
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> u64 {
+        match self {
+            Rows::Counted(first) => first + index as u64,
+            Rows::Near { least, above } => least + u64::from(above[index]),
+            Rows::Far(rows) => rows[index],
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Rows::Counted(_) => 0,
+            Rows::Near { above, .. } => size_of_val(&**above),
+            Rows::Far(rows) => size_of_val(&**rows),
+        }
+    }
+}
+
+impl PackedBlock {
+    /// Begin of its cell, bytes of the key's rest and of unpack information.
+    #[inline]
+    fn cell(&self, index: usize) -> (usize, u16, u16) {
+        match &self.places {
+            &Places::Even { tail, unpack, .. } => {
+                let bytes = usize::from(tail) + usize::from(unpack);
+                (index * bytes, tail, unpack)
+            }
+            Places::Uneven(places) => {
+                let place = &places[index];
+                (place.at as usize, place.tail, place.unpack)
+            }
+        }
+    }
+
+    /// The key of an entry behind the prefix.
+    fn tail(&self, index: usize) -> &[u8] {
+        let (at, tail, _) = self.cell(index);
+        &self.cells[at..at + usize::from(tail)]
+    }
+
+    /// Makes `room` one for entries of this block.
+    pub(crate) fn hold(&self, room: &mut EntryRoom) {
+        room.begin(&Common {
+            prefix: &self.prefix,
+            stamp: self.stamp,
+            cell_bytes_max: self.cell_bytes_max,
+        });
+    }
+
+    /// Puts entry `index` together in a room that holds this block.
+    #[inline]
+    pub(crate) fn show(&self, index: usize, is_dead: bool, room: &mut EntryRoom) {
+        let (at, tail, unpack) = self.cell(index);
+        room.show(Own {
+            row: self.rows.get(index),
+            cell: &self.cells[at..],
+            tail,
+            unpack,
+            is_dead,
+        });
+    }
+
+    /// True if entry `index` has exactly this key.
+    pub(crate) fn has_key(&self, index: usize, key: &[u8]) -> bool {
+        key.strip_prefix(&*self.prefix)
+            .is_some_and(|rest| rest == self.tail(index))
+    }
+
+    /// True if entry `index` lies left of the cut.
+    pub(crate) fn lies_left(&self, index: usize, pos: &SeekPos<'_>) -> bool {
+        match pos.key.strip_prefix(&*self.prefix) {
+            Some(rest) => self.is_left_of(index, &pos.with_key(rest)),
+            None => self.all_lie_left(pos),
+        }
+    }
+
+    /// The same for a cut through the rests of keys.
+    fn is_left_of(&self, index: usize, rest: &SeekPos<'_>) -> bool {
+        let event = || (RowId::new(self.rows.get(index)), self.stamp.1, Sign::Entry);
+        rest.is_right_of_event(self.tail(index), event)
+    }
+
+    /// Where all keys begin with other bytes than the cut's: all entries lie on one side.
+    fn all_lie_left(&self, pos: &SeekPos<'_>) -> bool {
+        if self.prefix.starts_with(pos.key) {
+            matches!(pos.side, Side::AfterPrefix)
+        } else {
+            *self.prefix < *pos.key
+        }
+    }
+
+    /// Number of entries left of the cut.
+    pub(crate) fn partition_point(&self, pos: &SeekPos<'_>) -> usize {
+        let Some(rest) = pos.key.strip_prefix(&*self.prefix) else {
+            return if self.all_lie_left(pos) { self.len } else { 0 };
+        };
+        let rest = pos.with_key(rest);
+        let (least, _) = rest.open_heads(0);
+        let from = match &self.places {
+            &Places::Even {
+                tail,
+                unpack,
+                head_mask,
+            } => {
+                let bytes = usize::from(tail) + usize::from(unpack);
+                self.first_from(least, |index| head_of(&self.cells[index * bytes..]) & head_mask)
+            }
+            Places::Uneven(places) => self.first_from(least, |index| places[index].head),
+        };
+        gallop(from..self.len, |index| self.is_left_of(index, &rest))
+    }
+
+    /// First entry whose head is not below `least`.
+    #[inline]
+    fn first_from(&self, least: u32, head: impl Fn(usize) -> u32) -> usize {
+        let sample = self.samples.partition_point(|&head| head < least);
+        let begin = sample.saturating_sub(1) * SAMPLED;
+        partition(begin..(sample * SAMPLED).min(self.len), |index| {
+            head(index) < least
+        })
+    }
+
+    /// Sets DEAD; false if it stood already.
+    pub(crate) fn set_dead(&self, index: usize) -> bool {
+        let bit = 1 << (index % 64);
+        self.dead[index / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    pub(crate) fn is_dead(&self, index: usize) -> bool {
+        self.dead[index / 64].load(Ordering::Relaxed) >> (index % 64) & 1 != 0
+    }
+
+    /// Bytes of memory it takes beside itself.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let places = match &self.places {
+            Places::Even { .. } => 0,
+            Places::Uneven(places) => size_of_val(&**places),
+        };
+        let beside = size_of_val(&*self.samples) + size_of_val(&*self.dead);
+        self.prefix.len() + self.cells.len() + places + self.rows.bytes() + beside
+    }
+}
+
+/// Entries of one stamp, taken in order.
+pub(crate) struct Packer {
+    /// Whole keys and unpack information, entry after entry.
+    bytes: Vec<u8>,
+    lens: Vec<(u16, u16)>,
+    rows: Vec<u64>,
+    stamp: (TxnId, Lsn),
+}
+
+impl Packer {
+    /// For so many entries at most, of at most so many bytes in the layout of a tree's.
+    pub(crate) fn new(bytes: usize, entries: usize) -> Packer {
+        Packer {
+            bytes: Vec::with_capacity(bytes),
+            lens: Vec::with_capacity(entries),
+            rows: Vec::with_capacity(entries),
+            stamp: (TxnId::new(0), Lsn::new(0)),
+        }
+    }
+
+    pub(crate) fn push(&mut self, entry: &NewEntry<'_>) {
+        self.stamp = (entry.txn, entry.lsn);
+        self.bytes.extend_from_slice(entry.key);
+        self.bytes.extend_from_slice(entry.unpack);
+        // Lengths were checked when the columns were read.
+        self.lens
+            .push((entry.key.len() as u16, entry.unpack.len() as u16));
+        self.rows.push(entry.row.raw());
+    }
+
+    /// Bytes that all keys begin with: those of the first and the last one.
+    fn prefix(&self) -> &[u8] {
+        let (Some(&(first, _)), Some(&(last, unpack))) = (self.lens.first(), self.lens.last()) else {
+            return &[];
+        };
+        let last_at = self.bytes.len() - usize::from(last) - usize::from(unpack);
+        let first = &self.bytes[..usize::from(first)];
+        let last = &self.bytes[last_at..last_at + usize::from(last)];
+        let same = first.iter().zip(last).take_while(|(first, last)| first == last);
+        &first[..same.count()]
+    }
+
+    /// The block; none without an entry, or if keys are not in order.
+    pub(crate) fn finish(self) -> Option<PackedBlock> {
+        let prefix: Box<[u8]> = self.prefix().into();
+        let skip = prefix.len();
+        let len = self.lens.len();
+        let mut cells = Vec::with_capacity(self.bytes.len() - len * skip + SPARE);
+        let mut at = 0;
+        let mut cell_bytes_max = 0;
+        for &(key, unpack) in &self.lens {
+            let end = at + usize::from(key) + usize::from(unpack);
+            if !self.bytes[at..at + usize::from(key)].starts_with(&prefix) {
+                return None;
+            }
+            cells.extend_from_slice(&self.bytes[at + skip..end]);
+            cell_bytes_max = cell_bytes_max.max(end - at - skip);
+            at = end;
+        }
+        cells.extend_from_slice(&[0; SPARE]);
+        let places = self.places(skip, &cells)?;
+        let mut block = PackedBlock {
+            prefix,
+            samples: Box::default(),
+            cells: cells.into_boxed_slice(),
+            places,
+            rows: Rows::of(self.rows),
+            len,
+            stamp: self.stamp,
+            cell_bytes_max,
+            dead: (0..len.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+        };
+        let sampled = (0..len).step_by(SAMPLED);
+        block.samples = sampled.map(|index| head_of(block.tail(index))).collect();
+        Some(block)
+    }
+
+    fn places(&self, skip: usize, cells: &[u8]) -> Option<Places> {
+        let &(key, unpack) = self.lens.first()?;
+        if self.lens.iter().all(|&lens| lens == (key, unpack)) {
+            let tail = key - skip as u16;
+            let head_mask = u32::MAX
+                .checked_shr(8 * u32::from(tail))
+                .map_or(u32::MAX, |rest| !rest);
+            return Some(Places::Even {
+                tail,
+                unpack,
+                head_mask,
+            });
+        }
+        let mut at = 0;
+        let place = |&(key, unpack): &(u16, u16)| {
+            let tail = key - skip as u16;
+            let place = Place {
+                at: at as u32,
+                tail,
+                unpack,
+                head: head_of(&cells[at..at + usize::from(tail)]),
+            };
+            at += usize::from(tail) + usize::from(unpack);
+            place
+        };
+        Some(Places::Uneven(self.lens.iter().map(place).collect()))
+    }
+}
