@@ -70,6 +70,8 @@
 //! db.close()?;
 //! # Ok::<(), pbxt::Error>(())
 //! ```
+//!
+//! `bench/embedded` does the same with removals, bulk loads and threads.
 
 mod alter;
 mod autoinc;
