@@ -28,7 +28,7 @@ LDFLAGS := -shared -Wl,--version-script=build/plugin/exports.map -Wl,-z,nodelete
            -Wl,--gc-sections
 LDLIBS := -lpthread -ldl -lm
 
-.PHONY: help setup plugin package run start stop env test test-long bench bench-quick lint clean core always
+.PHONY: help setup plugin package run start stop env test test-long bench bench-quick bench-compare lint clean core always
 
 ## help: this list
 help:
@@ -38,7 +38,7 @@ help:
 	@echo "First time: make setup && make start && scripts/server exec"
 	@echo "Variables:  MARIADB_HEADERS=dir   build against other headers (checked against the server's version)"
 	@echo "            MARIADB_PREFIX=dir    use another server: dir/sbin/mariadbd"
-	@echo "            ARGS='...'            passed on by run, start, package, test, test-long, bench and bench-quick"
+	@echo "            ARGS='...'            passed on by run, start, package, test, test-long and the benches"
 
 ## setup: make a bare Debian 12 ready: compiler, Python tools, a private MariaDB with its headers (repeatable)
 setup:
@@ -114,9 +114,14 @@ bench: plugin
 bench-quick: plugin
 	@bench/run --quick $(ARGS)
 
+## bench-compare: the Rust library beside other embedded stores: RocksDB, LMDB, SQLite, redb, fjall (half an hour)
+bench-compare: setup
+	@bench/compare $(ARGS)
+
 ## lint: formatting, clippy, licences and the house rules
 lint: setup
 	@cargo fmt --all --check
+	@cargo fmt --manifest-path bench/embedded/Cargo.toml --check
 	@cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
 	@$(VENV)/clang-format --dry-run -Werror $(wildcard plugin/mariadb/*.cc plugin/mariadb/*.h crates/capi/include/*.h crates/capi/tests/*.c)
 	@scripts/licences.py

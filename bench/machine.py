@@ -14,6 +14,17 @@ def facts(server, options, settings):
     connection = server.connect()
     version = rows_of(connection, "SELECT VERSION()")[0][0]
     connection.close()
+    return {
+        **surroundings(server.data),
+        "server": version,
+        "settings": settings,
+        "rounds": options.rounds,
+        "rows": options.rows or "each workload's own",
+    }
+
+
+def surroundings(folder):
+    """What of it has nothing to do with a server: time, commit, machine, and the file system under `folder`."""
     cpu = [
         line.split(":")[1].strip()
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -24,11 +35,7 @@ def facts(server, options, settings):
         "when": time.strftime("%Y-%m-%d %H:%M:%S"),
         "commit": git("rev-parse", "--short", "HEAD") + (" with local changes" if git("status", "--porcelain", "-uno") else ""),
         "machine": f"{os.cpu_count()} x {cpu[0] if cpu else platform.machine()}, {int(memory.split()[1]) // 2**20} GiB, {platform.release()}",
-        "file system": filesystem(server.data),
-        "server": version,
-        "settings": settings,
-        "rounds": options.rounds,
-        "rows": options.rows or "each workload's own",
+        "file system": filesystem(folder),
     }
 
 

@@ -8,6 +8,7 @@
   paths    instructions of the engine's hot paths, against the recorded ones (scripts/hot_paths.py)
   bits     every bit written in the files of two small databases, flipped one by one            only with --long
   workshop tests of the scripts that others rely on
+  compare  the comparison with other embedded stores: clippy, its tests, every store small       only with --long
   sql      real servers and real connections (tests/sql); with --long 50 kills and 200 random rounds
   package  the Debian package, installed, upgraded and removed, with a real server (tests/package)
   own      our tests for the server's test driver (tests/mtr/suite/pbxt)
@@ -77,6 +78,10 @@ def cargo_suites():
     yield Suite("sim", [*sim, "--states", "10000"], {}, True, [])
     every_bit = ["cargo", "test", "--release", "--package", "pbxt", "--test", "every_bit", "--", "--nocapture"]
     yield Suite("bits", every_bit, {"PBXT_FLIP_STRIDE": "1"}, True, [])
+    embedded = ["--release", "--locked", "--manifest-path", "bench/embedded/Cargo.toml"]
+    clippy = ["cargo", "clippy", "--quiet", *embedded, "--all-targets", "--", "-D", "warnings"]
+    compare = f"{' '.join(clippy)} && {' '.join(['cargo', 'test', *embedded])}"
+    yield Suite("compare", ["bash", "-c", compare], {}, True, [])
     with_miri = {"MIRIFLAGS": MIRI_FLAGS, "CARGO_TARGET_DIR": target_folder("miri")}
     miri = ["cargo", "+nightly", "miri", "test", "--no-fail-fast"]
     yield Suite("miri", [*miri, *packages("index", "rowmap", "rows", "txn")], with_miri, True, [])
@@ -101,6 +106,7 @@ def all_suites():
         Suite("paths", ["scripts/hot_paths.py"], {}, False, []),
         cargo["bits"],
         Suite("workshop", [*PYTEST, "scripts/tests"], {}, False, []),
+        cargo["compare"],
         Suite("sql", [*PYTEST, "tests/sql"], {}, False, ["--long"]),
         Suite("package", [*PYTEST, "tests/package"], {}, False, []),
         Suite("own", [*MTR, "pbxt"], {}, False, []),

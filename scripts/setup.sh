@@ -23,6 +23,7 @@ packages=(
   libedit2 libncurses6 libtinfo6 libmariadb3                      # the client programs
   libsnappy1v5 liblz4-1 libzstd1                                  # MyRocks, the engine we are compared with
   sysbench                                                        # load generator of `make bench`
+  librocksdb7.8                                                   # RocksDB as a library, for `make bench-compare`
   valgrind                                                        # counts the instructions of the hot paths
 )
 

@@ -61,6 +61,7 @@ FLOORS = {
     "testkit": ["io", "base"],
     "sim": ["engine", "segment", "rows", "txn", "testkit", "io", "base"],
     "paths": ["engine", "rows", "segment", "testkit", "io", "base"],
+    "embedded": ["engine", "rows", "io"],  # bench/embedded, a workspace of its own
 }
 OUTSIDE_WORLD = re.compile(r"\bstd::(?:fs|net|process)\b|\bthread::(?:spawn|Builder)\b|\b(?:Instant|SystemTime)::now\b")
 WITH_OUTSIDE_WORLD = {"io", "testkit", "sim", "paths", "cli"}

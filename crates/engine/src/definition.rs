@@ -149,7 +149,41 @@ pub struct TableDef {
     pub created: u64,
 }
 
+impl IndexDef {
+    /// The primary key, for a table that is going to be created.
+    pub fn primary(spec: KeySpec) -> Self {
+        Self {
+            id: IndexId::new(0),
+            name: "PRIMARY".to_owned(),
+            unique: true,
+            primary: true,
+            spec,
+        }
+    }
+}
+
 impl TableDef {
+    /// A table that is going to be created, with every option as it is if nobody asks for another one. Its ids are given to it
+    /// then.
+    pub fn new(name: impl Into<String>, schema: Schema, indexes: Vec<IndexDef>) -> Self {
+        Self {
+            id: TableId::new(0),
+            name: name.into(),
+            schema,
+            older: Vec::new(),
+            indexes,
+            host_image: Vec::new(),
+            host_version: Vec::new(),
+            conflict_mode: ConflictMode::Default,
+            compression: Compression::Default,
+            temporary: false,
+            provisional: false,
+            host_record: None,
+            foreign_keys: Vec::new(),
+            created: 0,
+        }
+    }
+
     /// Appends the catalog image.
     pub fn encode(&self, out: &mut Vec<u8>) {
         push_u8(out, FORMAT);

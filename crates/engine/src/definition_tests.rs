@@ -3,7 +3,7 @@
 use super::*;
 use crate::foreign_key::{Action, KeyColumn};
 use crate::host_record::RecordColumn;
-use pbxt_rows::{Column, ColumnKind, HostColumn, HostKind, Origin};
+use pbxt_rows::{Column, ColumnKind, HostColumn, HostKind, KeyEncoding, KeyPart, Origin};
 
 fn definition() -> TableDef {
     let column = Column {
@@ -50,6 +50,34 @@ fn definition() -> TableDef {
         created: 5,
         compression: Compression::Lz4,
     }
+}
+
+#[test]
+fn a_table_to_be_created_has_its_columns_and_indexes_and_no_option() {
+    let part = KeyPart {
+        column: 0,
+        length: 4,
+        prefix: false,
+        nullable: false,
+        descending: false,
+        encoding: KeyEncoding::Uint,
+    };
+    let spec = KeySpec::new(vec![part], false).expect("one part");
+    let schema = definition().schema;
+    let def = TableDef::new("s/new", schema.clone(), vec![IndexDef::primary(spec.clone())]);
+    let mut bytes = Vec::new();
+    def.encode(&mut bytes);
+    let back = TableDef::decode(&bytes).expect("K1: an image");
+    assert_eq!(back, def);
+    assert_eq!((back.name.as_str(), &back.schema), ("s/new", &schema));
+    let primary = &back.indexes[0];
+    assert!(back.indexes.len() == 1 && primary.primary && primary.unique && primary.spec == spec);
+    assert!(!back.temporary && !back.provisional && back.host_record.is_none());
+    assert!(back.older.is_empty() && back.foreign_keys.is_empty() && back.host_image.is_empty());
+    assert_eq!(
+        (back.conflict_mode, back.compression),
+        (ConflictMode::Default, Compression::Default)
+    );
 }
 
 /// What formats 2 to 4 begin with: format, id, time, mode, flags, name, version, image, schema, no indexes, LZ4.

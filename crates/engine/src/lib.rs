@@ -5,6 +5,73 @@
 //!
 //! The map of this crate: `session` and `commit` (life of a transaction), `write`, `unique`, `locking`, `waits` (changing
 //! a row), `cursor`, `index_cursor`, `view` (reading one), `catalog`, `definition`, `ddl` (tables), `recovery` (open).
+//!
+//! A program without a server keeps rows like this. It describes its tables, encodes its rows and makes their keys with the crate
+//! `pbxt_rows`; what it does stands between the begin and the end of a statement, and statements in a transaction:
+//!
+//! ```
+//! use pbxt::{Bind, Cursor, Database, IndexDef, KeyChanges, NewVersion, Options, RowVersion, Seek, Session, TableDef};
+//! use pbxt_rows::*;
+//! use std::sync::Arc;
+//!
+//! # let directory = tempfile::tempdir().expect("a directory");
+//! # let path = directory.path();
+//! let db = Database::open(Arc::new(pbxt_io::OsDisk::open(path, true)?), &Options::default())?;
+//!
+//! // A table of two columns with a primary key.
+//! let column = |kind| Column { kind, nullable: false };
+//! let schema = Schema::new(1, vec![column(ColumnKind::Fixed(4)), column(ColumnKind::Var)])?;
+//! let encoding = KeyEncoding::Uint;
+//! let part = KeyPart { column: 0, length: 4, prefix: false, nullable: false, descending: false, encoding };
+//! let primary = IndexDef::primary(KeySpec::new(vec![part], false)?);
+//! let keys_of = PayloadKeyMaker::new(&primary.spec, &schema)?;
+//! let table = db.create_table(TableDef::new("shop/item", schema.clone(), vec![primary]), 1)?;
+//!
+//! // A transaction that inserts rows.
+//! let mut session = Session::open(&db, 0, 0);
+//! let (mut row, mut payload, mut keys) = (RowBuilder::new(&schema), Vec::new(), KeyChanges::new());
+//! session.begin_statement()?;
+//! for (id, name) in [(1_u32, "apple"), (2, "pear"), (3, "plum")] {
+//!     row.set(0, Some(&id.to_le_bytes()))?;
+//!     row.set(1, Some(name.as_bytes()))?;
+//!     payload.clear();
+//!     row.finish(&mut payload)?;
+//!     keys.clear();
+//!     let mut key = |out: &mut Vec<u8>| keys_of.key_from_payload(&payload, &mut NoBlobs, out);
+//!     keys.push::<pbxt_rows::Error>(0, true, None, Some(&mut key), &mut |_| Ok(()))?;
+//!     session.insert(&table, NewVersion { payload: &payload, schema_version: 1, keys: &keys })?;
+//! }
+//! session.end_statement();
+//! session.commit()?;
+//!
+//! // One that reads them from a key on.
+//! let mut from = Vec::new();
+//! keys_of.key_from_values(&[Some(&2_u32.to_le_bytes())], &mut from)?;
+//! let mut names = Vec::new();
+//! let mut show = |version: &RowVersion<'_>| -> pbxt::Result<()> {
+//!     if let Value::Bytes(name) = RowView::new(&schema, version.payload())?.get(1)? {
+//!         names.push(name.to_vec());
+//!     }
+//!     Ok(())
+//! };
+//! session.begin_statement()?;
+//! let mut cursor = Cursor::new(&table);
+//! cursor.bind(&mut session, Bind::default())?;
+//! cursor.index_start(&mut session, 0)?;
+//! let mut found = cursor.seek(&mut session, &from, Seek::OrNext, &mut show)?;
+//! while found {
+//!     found = cursor.index_move(&mut session, true, false, &mut show)?;
+//! }
+//! session.end_statement();
+//! session.commit()?;
+//! assert_eq!(names, [b"pear".to_vec(), b"plum".to_vec()]);
+//!
+//! drop((cursor, session));
+//! db.close()?;
+//! # Ok::<(), pbxt::Error>(())
+//! ```
+//!
+//! `bench/embedded` does the same with removals, bulk loads and threads.
 
 mod alter;
 mod autoinc;
