@@ -21,6 +21,7 @@ enum EngineError {
   kWrongVersion,
   kInternal,
   kSnapshotTooOld,
+  kNoKey,
   kEngineErrorEnd
 };
 
@@ -62,6 +63,7 @@ const Row kTable[] = {
     {PBXT_BAD_FOREIGN_KEY, HA_ERR_CANNOT_ADD_FOREIGN},
     {PBXT_FOREIGN_KEY_NAME_TAKEN, HA_ERR_FOUND_DUPP_KEY},
     {PBXT_NEEDS_COPY, HA_ERR_TABLE_DEF_CHANGED},
+    {PBXT_NO_KEY, kNoKey},
 };
 
 thread_local char kept_text[512];

@@ -71,6 +71,8 @@ const char* refuse_kind(const TABLE* altered, const Alter_inplace_info* info) {
     return "PBXT keeps sequences and former rows in another form: the table must be copied";
   if ((info->handler_flags & ALTER_CHANGE_CREATE_OPTION) && (create_info->used_fields & ~kInstantOptions))
     return "PBXT stores rows otherwise with another table option: the table must be copied";
+  // The copy is refused with the same words, as an error.
+  if (const char* why = refuse_encryption(altered->s->option_struct)) return why;
   if (info->error_if_not_empty)
     return "PBXT would have to look whether the table has rows: the table must be copied";
   return nullptr;

@@ -135,7 +135,8 @@ const char* no_file_extensions[] = {NullS};
 
 ha_create_table_option table_options[] = {
     HA_TOPTION_ENUM("CONFLICT_MODE", conflict_mode, "DEFAULT,ERROR,WAIT", 0),
-    HA_TOPTION_ENUM("COMPRESSION", compression, "DEFAULT,NONE,LZ4,ZSTD", 0), HA_TOPTION_END};
+    HA_TOPTION_ENUM("COMPRESSION", compression, "DEFAULT,NONE,LZ4,ZSTD", 0),
+    HA_TOPTION_ENUM("ENCRYPTED", encrypted, "DEFAULT,YES,NO", 0), HA_TOPTION_END};
 
 }  // namespace
 

@@ -64,6 +64,8 @@ bool open_database() noexcept {
   options.background_threads = 1;
   options.direct_io = settings.direct_io;
   options.instruments = instruments();
+  options.keys = keys();
+  options.encryption_key = settings.encryption_key;
   if (pbxt_open(&options, host_callbacks(), &db) == PBXT_OK) {
     apply_settings();
     return true;

@@ -37,6 +37,7 @@
 struct ha_table_option_struct {
   uint conflict_mode; /* position in "DEFAULT,ERROR,WAIT" = pbxt_conflict_mode */
   uint compression;   /* position in "DEFAULT,NONE,LZ4,ZSTD" = pbxt_table_def.compression */
+  uint encrypted;     /* position in "DEFAULT,YES,NO" */
 };
 
 namespace pbxt {
@@ -49,6 +50,7 @@ struct Settings {
   const char* data_dir;
   uint64_t cache_bytes;
   uint8_t direct_io;
+  uint32_t encryption_key; /* 0: new files are not encrypted */
 };
 Settings settings_at_start();
 void apply_settings(); /* those that can be changed at any time; nothing while the database is not open */
@@ -71,6 +73,10 @@ int init_lock_wait_table(void* schema_table);
 
 /* host_callbacks.cc */
 const pbxt_host* host_callbacks();
+
+/* keys.cc */
+const pbxt_keys* keys();
+const char* refuse_encryption(const ha_table_option_struct* options); /* null, or why they cannot be */
 
 /* instruments.cc */
 const pbxt_instruments* instruments(); /* null while the performance schema is off */

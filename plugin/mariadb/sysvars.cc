@@ -2,8 +2,8 @@
  * sysvars.cc: system variables pbxt_...: the current ones, and those of the PBXT of 2010, which are accepted
  * so that an old settings file still starts a server, with a warning that names what to use instead.
  *
- * pbxt_data_dir, pbxt_cache_size and pbxt_direct_io are read once at start. The others are read at the begin
- * of each statement.
+ * pbxt_data_dir, pbxt_cache_size, pbxt_direct_io, pbxt_encrypt and pbxt_encryption_key_id are read once at
+ * start. The others are read at the begin of each statement.
  */
 #include "plugin.h"
 
@@ -13,6 +13,8 @@ namespace {
 char* data_dir;
 ulonglong cache_size;
 ulong direct_io;
+my_bool encrypt_files;
+uint encryption_key_id;
 uint flush_log_at_trx_commit;
 ulonglong max_snapshot_age;
 my_bool print_all_deadlocks;
@@ -32,6 +34,14 @@ MYSQL_SYSVAR_ENUM(
     "operating system where it allows that, so that pbxt_cache_size is all the memory of data and "
     "a commit writes no whole pages. OFF: through it",
     NULL, NULL, 1, &direct_io_typelib);
+MYSQL_SYSVAR_BOOL(
+    encrypt, encrypt_files, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
+    "Encrypt new files of PBXT, with a key of the server's key management plugin. Files that are "
+    "there stay as they are until they are replaced",
+    NULL, NULL, FALSE);
+MYSQL_SYSVAR_UINT(encryption_key_id, encryption_key_id, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                  "Number of the key that new files are encrypted with, in its newest version", NULL, NULL, 1,
+                  1, UINT_MAX32, 0);
 MYSQL_SYSVAR_UINT(
     flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_RQCMDARG,
     "1: a commit is on disk when it returns; 2: handed to the operating system, on disk within a second; "
@@ -114,15 +124,17 @@ PBXT_OLD_SETTINGS(PBXT_DECLARE_OLD)
 
 #define PBXT_LIST_OLD(name, instead) MYSQL_SYSVAR(name),
 struct st_mysql_sys_var* system_variables[] = {
-    MYSQL_SYSVAR(data_dir),         MYSQL_SYSVAR(cache_size),
-    MYSQL_SYSVAR(direct_io),        MYSQL_SYSVAR(flush_log_at_trx_commit),
-    MYSQL_SYSVAR(max_snapshot_age), MYSQL_SYSVAR(lock_wait_timeout),
-    MYSQL_SYSVAR(conflict_mode),    MYSQL_SYSVAR(print_all_deadlocks),
-    MYSQL_SYSVAR(foreign_key_drop), PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
+    MYSQL_SYSVAR(data_dir),          MYSQL_SYSVAR(cache_size),
+    MYSQL_SYSVAR(direct_io),         MYSQL_SYSVAR(flush_log_at_trx_commit),
+    MYSQL_SYSVAR(max_snapshot_age),  MYSQL_SYSVAR(lock_wait_timeout),
+    MYSQL_SYSVAR(conflict_mode),     MYSQL_SYSVAR(print_all_deadlocks),
+    MYSQL_SYSVAR(foreign_key_drop),  MYSQL_SYSVAR(encrypt),
+    MYSQL_SYSVAR(encryption_key_id), PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
 #undef PBXT_LIST_OLD
 
 Settings settings_at_start() {
-  return Settings{data_dir, cache_size, static_cast<uint8_t>(direct_io)};
+  return Settings{data_dir, cache_size, static_cast<uint8_t>(direct_io),
+                  encrypt_files ? encryption_key_id : 0};
 }
 
 void warn_about_old_settings() {

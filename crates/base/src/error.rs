@@ -101,6 +101,28 @@ pub enum Error {
         /// What is allowed.
         expected: &'static str,
     },
+    /// A file is encrypted, and its key is not at hand.
+    #[error("'{file}' is encrypted with version {version} of key {key_id}: {why}")]
+    Encrypted {
+        /// File.
+        file: String,
+        /// Number of the key.
+        key_id: u32,
+        /// Its version.
+        version: u32,
+        /// What is wrong with the key, and what to do.
+        why: String,
+    },
+    /// New files are to be encrypted, and the key for that is not at hand.
+    #[error("files in '{path}' are to be encrypted with key {key_id}: {why}")]
+    NoKey {
+        /// Directory.
+        path: String,
+        /// Number of the key.
+        key_id: u32,
+        /// What is wrong with the key, and what to do.
+        why: String,
+    },
     /// The database was closed.
     #[error("the database is closed")]
     Closed,

@@ -17,12 +17,13 @@
 #include <stdint.h>
 
 #include "pbxt_instruments.h"
+#include "pbxt_keys.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define PBXT_ABI_VERSION 5u
+#define PBXT_ABI_VERSION 6u
 
 typedef struct pbxt_db pbxt_db;           /* one open database directory */
 typedef struct pbxt_session pbxt_session; /* one connection: at most one transaction at a time */
@@ -61,6 +62,7 @@ typedef enum pbxt_status {
   PBXT_BAD_FOREIGN_KEY = 29,   /* definition refused: the text names constraint, column and reason */
   PBXT_FOREIGN_KEY_NAME_TAKEN = 30, /* definition refused: the text names constraint and who has its name */
   PBXT_NEEDS_COPY = 31,             /* an ALTER that needs rows or indexes written anew: the text says why */
+  PBXT_NO_KEY = 32,        /* a key of encrypted files is missing or another one: the text names it */
   PBXT_UNSERIALIZABLE = 26 /* fits into no serial order: rolled back whole; after pbxt_commit it is over */
 } pbxt_status;
 
@@ -128,6 +130,8 @@ typedef struct pbxt_options {
   uint8_t direct_io;          /* 1 = blocks and commits past the page cache where it can be; 0 = through it */
   const pbxt_instruments* instruments; /* NULL: nobody keeps accounts. The first table of a process is told of
                                           its threads and waits, for as long as the process runs */
+  const pbxt_keys* keys;               /* NULL: encrypted files are refused */
+  uint32_t encryption_key; /* new files are encrypted with the newest version of this key; 0: they are not */
 } pbxt_options;
 
 pbxt_status pbxt_open(const pbxt_options* options, const pbxt_host* host, pbxt_db** db);

@@ -2,17 +2,18 @@
 
 use crate::guard::{Failure, call};
 use crate::instruments::{MemoryTeller, PbxtInstruments, measured};
+use crate::keys::{PbxtKeys, encryption};
 use crate::observer::PbxtHost;
 use crate::status::Status;
 use pbxt::{Database, Error, Options};
-use pbxt_io::{DirectIo, OsDisk};
+use pbxt_io::{DirectIo, Disk, OsDisk};
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// `PBXT_ABI_VERSION`.
-const ABI_VERSION: u32 = 5;
+const ABI_VERSION: u32 = 6;
 
 /// `pbxt_options`.
 #[repr(C)]
@@ -26,6 +27,8 @@ pub struct PbxtOptions {
     pub background_threads: u8,
     pub direct_io: u8,
     pub instruments: *const PbxtInstruments,
+    pub keys: *const PbxtKeys,
+    pub encryption_key: u32,
 }
 
 /// `pbxt_db`.
@@ -91,7 +94,15 @@ pub unsafe extern "C" fn pbxt_open(
         let disk = OsDisk::open(Path::new(&directory), true)?.with_direct_io(direct_io(options.direct_io)?);
         // SAFETY: null, or a table of the caller with all its functions, which is copied.
         let instruments = unsafe { options.instruments.as_ref() }.map(|table| Arc::new(*table));
-        let db = Database::open(measured(Arc::new(disk), instruments.as_ref()), &engine_options)?;
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        // SAFETY: null, or a table of the caller as the header describes it.
+        let encryption = unsafe { encryption(Arc::clone(&disk), options.keys, options.encryption_key)? };
+        // Told is what is done to the medium, but not that headers were looked at.
+        let mut disk = measured(disk, instruments.as_ref());
+        if let Some(encryption) = encryption {
+            disk = Arc::new(encryption.over(disk));
+        }
+        let db = Database::open(disk, &engine_options)?;
         let memory = instruments
             .map(|table| MemoryTeller::start(&db, &table))
             .transpose()?;

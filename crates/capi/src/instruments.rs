@@ -277,13 +277,15 @@ mod tests {
         let path = directory.path().join("db");
         let name = CString::new(path.display().to_string()).expect("a path without zeros");
         let options = PbxtOptions {
-            abi_version: 5,
+            abi_version: 6,
             directory: name.as_ptr(),
             cache_bytes: 64 << 20,
             read_only: 0,
             background_threads: 1,
             direct_io: 1,
             instruments: &raw const TABLE,
+            keys: std::ptr::null(),
+            encryption_key: 0,
         };
         let mut db = std::ptr::null_mut();
         // SAFETY: options, host and the place for the handle outlive the call; the handle is closed once.

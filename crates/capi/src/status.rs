@@ -40,6 +40,7 @@ pub enum Status {
     BadForeignKey = 29,
     ForeignKeyNameTaken = 30,
     NeedsCopy = 31,
+    NoKey = 32,
 }
 
 impl From<&Error> for Status {
@@ -81,6 +82,7 @@ fn storage_status(error: &StorageError) -> Status {
         StorageError::Locked { .. } => Status::InUse,
         StorageError::ReadOnlyMedia { .. } => Status::ReadOnly,
         StorageError::TooLarge { .. } => Status::TooLarge,
+        StorageError::Encrypted { .. } | StorageError::NoKey { .. } => Status::NoKey,
         StorageError::NotADatabase { .. } | StorageError::Closed => Status::Invalid,
         _ => Status::Io,
     }
@@ -241,6 +243,25 @@ mod tests {
                 }
                 .into(),
                 Status::WrongVersion,
+            ),
+            (
+                StorageError::Encrypted {
+                    file: name(),
+                    key_id: 1,
+                    version: 1,
+                    why: name(),
+                }
+                .into(),
+                Status::NoKey,
+            ),
+            (
+                StorageError::NoKey {
+                    path: name(),
+                    key_id: 1,
+                    why: name(),
+                }
+                .into(),
+                Status::NoKey,
             ),
             (
                 StorageError::Corrupt {

@@ -14,10 +14,14 @@ Examples:
   pbxt inspect '/var/lib/mysql/#pbxt'                     a table of all files
   pbxt inspect '/var/lib/mysql/#pbxt/hot-00000001.seg'    the records of a log segment
   pbxt verify '/var/lib/mysql/#pbxt'                      every checksum; exit code 1 if something is damaged
+  pbxt verify --key-file keys.txt '/var/lib/mysql/#pbxt'  the same of encrypted files
 
 Each command explains itself: pbxt inspect --help. Formats: docs/format.md; a guide: docs/guide/inspector.md."
 )]
 pub(crate) struct Arguments {
+    /// Keys of encrypted files: lines 'number;hexadecimal bytes', as the server's plugin file_key_management reads them
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
     /// What to do
     #[command(subcommand)]
     pub(crate) command: Command,

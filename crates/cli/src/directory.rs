@@ -7,11 +7,12 @@
 //! meanwhile; a database that is opened in that time is refused.
 
 use crate::failure::{Failure, Outcome};
+use crate::keyed_disk;
 use crate::manifest_file::Facts;
 use crate::manifests::{Manifests, NAMES, made_of};
 use crate::view_disk::ViewDisk;
 use pbxt_base::{Error, Result, SegmentId};
-use pbxt_io::{Disk, OsDisk};
+use pbxt_io::Disk;
 use pbxt_segment::{
     Geometry, OpenMode, SEGMENT_HEADER_BYTES, SegmentClass, SegmentHeader, SegmentStore, segment_name,
 };
@@ -49,7 +50,7 @@ pub(crate) enum Lock {
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
-    pub(crate) disk: OsDisk,
+    pub(crate) disk: Arc<dyn Disk>,
     pub(crate) manifests: Manifests,
     /// Segment files, by class and id.
     pub(crate) places: Vec<Place>,
@@ -61,8 +62,8 @@ pub(crate) struct Directory {
 impl Directory {
     /// Looks at a directory; refuses one that is no database.
     pub(crate) fn open(path: &Path, wanted: Lock) -> Outcome<Self> {
-        let disk = OsDisk::open(path, false)?;
-        let manifests = Manifests::read(&disk)?;
+        let disk = keyed_disk::open(path)?;
+        let manifests = Manifests::read(&*disk)?;
         let places = places_of(&disk.list()?);
         if !manifests.are_there() && places.is_empty() {
             let why = "it has no manifest and no segment".into();

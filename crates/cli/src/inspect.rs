@@ -10,9 +10,10 @@ use crate::inspect_piece::Depth;
 use crate::manifests::NAMES;
 use crate::piece_content::Content;
 use crate::text::size;
-use crate::{inspect_blob, inspect_directory, inspect_hot, inspect_manifest, inspect_piece, opened};
+use crate::{
+    inspect_blob, inspect_directory, inspect_hot, inspect_manifest, inspect_piece, keyed_disk, opened,
+};
 use pbxt_base::Error;
-use pbxt_io::{Disk, OsDisk};
 use pbxt_segment::{SEGMENT_HEADER_BYTES, SegmentClass, SegmentHeader};
 use std::io::Write;
 use std::ops::Range;
@@ -30,7 +31,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Outcome<bool> {
     if NAMES.contains(&name.as_str()) {
         return inspect_manifest::inspect(path, out);
     }
-    let disk = OsDisk::open(&parent, false)?;
+    let disk = keyed_disk::open(&parent)?;
     let file = disk.open(&name, false)?;
     let bytes = file.len()?;
     let mut first = vec![0; bytes.min(SEGMENT_HEADER_BYTES as u64) as usize];

@@ -10,7 +10,6 @@ use crate::opened::{self, Opened};
 use crate::piece_content::name_of;
 use crate::text::size;
 use pbxt_base::{Error, Result};
-use pbxt_io::Disk;
 use pbxt_segment::{PieceFile, SegmentClass, SegmentHeader, SegmentStore, segment_name};
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -4,12 +4,12 @@
 
 use crate::directory::split;
 use crate::failure::Outcome;
+use crate::keyed_disk;
 use crate::manifest_record::{ManifestRecord, unframe};
 use crate::manifests::{ManifestFile, Manifests, NAMES, bytes_of};
 use crate::text::size;
 use pbxt_base::codec::{get_u32, get_u64};
 use pbxt_base::{Error, Result};
-use pbxt_io::OsDisk;
 use pbxt_segment::segment_name;
 use std::io::Write;
 use std::path::Path;
@@ -19,9 +19,9 @@ const HEADER_BYTES: usize = 64;
 /// Prints one of the two files, and what the other one means for it. True if it is whole.
 pub(crate) fn inspect(path: &Path, out: &mut dyn Write) -> Outcome<bool> {
     let (directory, name) = split(path)?;
-    let disk = OsDisk::open(&directory, false)?;
-    let manifests = Manifests::read(&disk)?;
-    let bytes = bytes_of(&disk, &name)?;
+    let disk = keyed_disk::open(&directory)?;
+    let manifests = Manifests::read(&*disk)?;
+    let bytes = bytes_of(&*disk, &name)?;
     print_header(&bytes, &name, out)?;
     print_records(&bytes, out)?;
     let index = NAMES.iter().position(|known| *known == name).unwrap_or(0);

@@ -18,6 +18,7 @@ mod inspect_directory;
 mod inspect_hot;
 mod inspect_manifest;
 mod inspect_piece;
+mod keyed_disk;
 #[path = "../../segment/src/manifest_file.rs"]
 mod manifest_file;
 #[path = "../../segment/src/manifest_record.rs"]
@@ -53,10 +54,13 @@ const CANNOT_RUN: u8 = 2;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let mut out = BufWriter::new(stdout().lock());
-    let result = run(&arguments.command, &mut out).and_then(|is_good| {
-        out.flush()?;
-        Ok(is_good)
-    });
+    let keys = keyed_disk::use_keys(arguments.key_file.as_deref());
+    let result = keys
+        .and_then(|()| run(&arguments.command, &mut out))
+        .and_then(|is_good| {
+            out.flush()?;
+            Ok(is_good)
+        });
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(DAMAGED),

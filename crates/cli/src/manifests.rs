@@ -135,7 +135,7 @@ fn read(disk: &dyn Disk, index: usize) -> Result<ManifestFile> {
         return Ok(ManifestFile::Missing);
     }
     let full = format!("{}/{name}", disk.location());
-    match decode(&bytes_of(disk, name)?, &full) {
+    match bytes_of(disk, name).and_then(|bytes| decode(&bytes, &full)) {
         Ok(decoded) if decoded.generation % 2 == index as u64 => Ok(ManifestFile::Whole(Box::new(decoded))),
         Ok(decoded) => Ok(ManifestFile::Unreadable(Error::Corrupt {
             file: full,

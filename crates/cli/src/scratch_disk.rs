@@ -6,8 +6,9 @@
 //! Rules: nothing is synced, as nothing is to last. Files are opened for reading only.
 //! Latches and I/O: a latch for the names, one a file for its pages; reads of the directory under the latter.
 
+use crate::keyed_disk;
 use pbxt_base::{Error, Result};
-use pbxt_io::{Disk, DiskFile, DiskLock, OsDisk};
+use pbxt_io::{Disk, DiskFile, DiskLock};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -18,7 +19,7 @@ const PAGE_BYTES: usize = 16 << 10;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ScratchDisk {
-    real: OsDisk,
+    real: Arc<dyn Disk>,
     names: Mutex<Names>,
 }
 
@@ -33,7 +34,7 @@ struct Names {
 impl ScratchDisk {
     pub(crate) fn over(directory: &Path) -> Result<Self> {
         Ok(Self {
-            real: OsDisk::open(directory, false)?,
+            real: keyed_disk::open(directory)?,
             names: Mutex::default(),
         })
     }

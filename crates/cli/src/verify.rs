@@ -117,7 +117,8 @@ fn headers(subject: &mut Subject<'_>, report: &mut Report<'_>) -> Outcome<()> {
         if facts.is_some_and(|facts| is_below_log(*place, facts)) {
             continue;
         }
-        if directory.bytes(*place)?.is_none() {
+        // Gone meanwhile, or not to be opened, which is told.
+        if report.take(directory.bytes(*place))?.flatten().is_none() {
             continue;
         }
         let is_told = facts.is_none_or(|facts| {

@@ -10,7 +10,6 @@ use crate::report::Report;
 use crate::text::{count, size};
 use crate::verify::{Subject, short_name};
 use pbxt_base::{Error, Result, SegmentId};
-use pbxt_io::Disk;
 use pbxt_segment::{PieceFile, Section, SegmentClass, SegmentHeader, SegmentStore};
 
 /// What to do about a piece file without an end, written by a life that was not closed in order.

@@ -6,8 +6,9 @@
 //! State: files of the directory, those kept in memory instead of them, and at most one alias.
 //! Rules: every call that would change something is refused. The lock is the caller's affair, see `directory`.
 
+use crate::keyed_disk;
 use pbxt_base::{Error, Result};
-use pbxt_io::{Disk, DiskFile, DiskLock, OsDisk};
+use pbxt_io::{Disk, DiskFile, DiskLock};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ViewDisk {
-    real: OsDisk,
+    real: Arc<dyn Disk>,
     /// Files that stand in for those of the directory.
     memory: BTreeMap<String, Arc<MemoryFile>>,
     /// The only file of the directory that is shown: its name here, and its name there.
@@ -27,7 +28,7 @@ pub(crate) struct ViewDisk {
 impl ViewDisk {
     /// All files of a directory, but those in `memory` as they stand there.
     pub(crate) fn all(directory: &Path, memory: Vec<(&str, Vec<u8>)>) -> Result<Self> {
-        let real = OsDisk::open(directory, false)?;
+        let real = keyed_disk::open(directory)?;
         let location = real.location();
         let memory = memory
             .into_iter()

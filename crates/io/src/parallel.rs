@@ -4,6 +4,8 @@
 //! Where the system gives fewer threads than are asked for, those that there are do all of it, and be it the caller alone.
 
 use crate::instruments::as_thread;
+use pbxt_base::Error;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -72,10 +74,42 @@ pub fn random_u128() -> u128 {
     word() << 64 | word()
 }
 
+/// Fills with the operating system's randomness, fit for keys.
+pub(crate) fn fill_randomly(bytes: &mut [u8]) -> pbxt_base::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let rest = &mut bytes[filled..];
+        // SAFETY: the pointer is to `rest.len()` bytes that are ours to write.
+        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        if let Ok(got) = usize::try_from(got) {
+            filled += got;
+            continue;
+        }
+        let source = io::Error::last_os_error();
+        if source.kind() != io::ErrorKind::Interrupted {
+            let (file, op) = ("the system's source of random numbers".into(), "read");
+            return Err(Error::Io { file, op, source });
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn random_bytes_are_all_filled_and_never_the_same() {
+        let draw = || {
+            let mut bytes = [0; 300];
+            fill_randomly(&mut bytes).expect("random bytes");
+            bytes
+        };
+        let (one, other) = (draw(), draw());
+        assert_ne!(one, other);
+        assert!(one.chunks(30).all(|part| part.iter().any(|byte| *byte != 0)));
+    }
 
     #[test]
     fn every_piece_is_worked_on_once_and_a_failure_comes_back() {

@@ -10,6 +10,7 @@ use crate::names::SegmentClass;
 use pbxt_base::codec::{get_u32, get_u64, put_u32, put_u64};
 use pbxt_base::limits::FORMAT_VERSION;
 use pbxt_base::{Error, Lsn, Result, SegmentId, checksum};
+use pbxt_io::refuse_encrypted;
 
 /// Bytes of a header.
 pub const SEGMENT_HEADER_BYTES: usize = 4096;
@@ -39,7 +40,7 @@ pub struct SegmentHeader {
     pub cut_checksum: u32,
     /// LSN of the first byte of the segment file.
     pub first_lsn: Lsn,
-    /// Key the body is encrypted with; 0 = not encrypted, the only value of this version.
+    /// Always 0: encryption is the disk's affair (docs/encryption.md), and segments with a key of their own are refused.
     pub key_id: u32,
 }
 
@@ -82,6 +83,7 @@ impl SegmentHeader {
             ));
         }
         if get_u64(bytes, 0) != MAGIC {
+            refuse_encrypted(bytes, file)?;
             return Err(damaged(
                 0,
                 "the mark of a PBXT segment",

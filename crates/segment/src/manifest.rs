@@ -16,7 +16,7 @@ use crate::manifest_record::{Checkpoint, ManifestRecord, SealedSegment, frame};
 use crate::names::SegmentClass;
 use parking_lot::Mutex;
 use pbxt_base::{Error, Result, SegmentId, stop_point};
-use pbxt_io::{Disk, DiskFile, Poison};
+use pbxt_io::{Disk, DiskFile, Poison, refuse_encrypted};
 use std::sync::Arc;
 
 pub(crate) const NAMES: [&str; 2] = ["pbxt.manifest.a", "pbxt.manifest.b"];
@@ -353,9 +353,14 @@ fn read(disk: &dyn Disk, index: u64, writable: bool) -> Result<Found> {
     if !disk.exists(name)? {
         return Ok(Found::Missing);
     }
-    let file = disk.open(name, writable)?;
+    let file = match disk.open(name, writable) {
+        // That of its encryption: the file is as damaged as with a damaged header of its own.
+        Err(error @ Error::Corrupt { .. }) => return Ok(Found::Unreadable(error)),
+        file => file?,
+    };
     let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(0)];
     file.read_at(&mut bytes, 0)?;
+    refuse_encrypted(&bytes, file.name())?;
     match decode(&bytes, file.name()) {
         Ok(decoded) if decoded.generation % 2 == index => Ok(Found::Whole(file, decoded)),
         Ok(decoded) => Ok(Found::Unreadable(Error::Corrupt {

@@ -1,0 +1,438 @@
+//! Encrypted databases: nothing of them can be read in their files, and a power cut, a missing key and a change of keys lose nothing
+//! (rules EN1 to EN14 of docs/encryption.md).
+
+mod common;
+
+use common::options;
+use parking_lot::Mutex;
+use pbxt::{Database, Error, Progress, file_kind};
+use pbxt_base::Error as StorageError;
+use pbxt_io::{Disk, EncryptedDisk, FileKind, KeySource, OsDisk, SecretKey};
+use pbxt_sim::client::Client;
+use pbxt_sim::table::{LARGE, PlayRow, PlayTable};
+use pbxt_testkit::{Fault, SimDisk, Sweep};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What stands in rows, keys and large values.
+const SECRET: &str = "Kq7zWv4NeverOnDisk";
+/// Name of the table; its columns are named by `PlayTable`.
+const TABLE: &str = "payroll_of_nobody";
+
+#[derive(Debug, Default)]
+struct Keys(Mutex<BTreeMap<u32, u8>>);
+
+impl Keys {
+    /// Versions of key 1, each with the byte that it consists of.
+    fn of(versions: &[(u32, u8)]) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(versions.iter().copied().collect())))
+    }
+}
+
+impl KeySource for Keys {
+    fn latest_version(&self, key_id: u32) -> Option<u32> {
+        let versions = self.0.lock();
+        versions.keys().next_back().copied().filter(|_| key_id == 1)
+    }
+
+    fn key(&self, key_id: u32, version: u32) -> Option<SecretKey> {
+        let versions = self.0.lock();
+        let byte = versions.get(&version).filter(|_| key_id == 1)?;
+        Some(SecretKey::new(vec![*byte; 32]))
+    }
+
+    fn remedy(&self) -> String {
+        "ask the test for it".into()
+    }
+}
+
+fn is_ours(name: &str) -> bool {
+    file_kind(name) != FileKind::Other
+}
+
+/// As a host opens: keys first, then the database.
+fn open_on(disk: Arc<dyn Disk>, keys: &Arc<Keys>, write: bool) -> pbxt::Result<Arc<Database>> {
+    let keys: Arc<Keys> = Arc::clone(keys);
+    let disk = EncryptedDisk::new(disk, keys, write.then_some(1))?;
+    disk.check_keys(is_ours)?;
+    Database::open(Arc::new(disk), &options())
+}
+
+fn open(disk: &SimDisk, keys: &Arc<Keys>) -> pbxt::Result<Arc<Database>> {
+    disk.allow_rewrites();
+    open_on(Arc::new(disk.clone()), keys, true)
+}
+
+fn row(id: u32) -> PlayRow {
+    let bytes = if id.is_multiple_of(3) {
+        LARGE + 40 * id as usize
+    } else {
+        50
+    };
+    let memo: Vec<u8> = SECRET.bytes().cycle().take(bytes + id as usize).collect();
+    PlayRow {
+        tag: Some(id),
+        group: Some(id % 7),
+        name: format!("{SECRET} {id}").into_bytes(),
+        memo: Some(Arc::from(memo)),
+        ..PlayRow::new(id)
+    }
+}
+
+/// Homes and merges what can be, between two checkpoints.
+fn settle(db: &Database) -> pbxt::Result<()> {
+    db.checkpoint_step()?;
+    for _ in 0..100 {
+        let worked = [db.compact_step()?, db.row_merge_step()?, db.index_merge_step()?];
+        if worked.iter().all(|progress| *progress == Progress::Idle) {
+            break;
+        }
+    }
+    db.checkpoint_step()
+}
+
+/// Rows of the table, which every way of reading agrees on.
+fn rows_of(db: &Arc<Database>, case: &str) -> Vec<PlayRow> {
+    let Ok(table) = PlayTable::open(db, TABLE) else {
+        return Vec::new();
+    };
+    let mut client = Client::new(db, 1);
+    assert_eq!(
+        client.check(&table).expect("checkable"),
+        Vec::<String>::new(),
+        "{case}"
+    );
+    let agreed = client.agreed(&table).expect("readable");
+    let rows = agreed.unwrap_or_else(|differs| panic!("{case}: {differs}"));
+    let mut rows: Vec<PlayRow> = rows.into_iter().map(|(_, row)| row).collect();
+    rows.sort_unstable_by_key(|row| row.id);
+    rows
+}
+
+fn expected(last: u32) -> Vec<PlayRow> {
+    (1..=last).map(row).collect()
+}
+
+const ROWS: u32 = 24;
+
+/// Rows 1, 2, 3, ... in single commits, with work in the background between, and an orderly close. Answers the last that was
+/// acknowledged.
+fn life(disk: &SimDisk) -> u32 {
+    let mut acknowledged = 0;
+    // The first error ends it.
+    let _ = live(disk, &mut acknowledged);
+    acknowledged
+}
+
+fn live(disk: &SimDisk, acknowledged: &mut u32) -> pbxt::Result<()> {
+    let db = open(disk, &Keys::of(&[(1, 9)]))?;
+    let table = PlayTable::create(&db, TABLE)?;
+    let mut client = Client::new(&db, 1);
+    for id in 1..=ROWS {
+        client.insert(&table, &row(id))?;
+        client.session.commit()?;
+        *acknowledged = id;
+        if id % 9 == 0 {
+            settle(&db)?;
+        }
+    }
+    drop((client, table));
+    db.close()
+}
+
+fn has(content: &[u8], plain: &str) -> bool {
+    let plain = plain.as_bytes();
+    content
+        .windows(plain.len())
+        .any(|window| window[0] == plain[0] && window == plain)
+}
+
+/// No file has the secret, or a name.
+fn assert_unreadable(disk: &SimDisk) {
+    for name in disk
+        .list()
+        .expect("a listing")
+        .iter()
+        .filter(|name| is_ours(name))
+    {
+        let content = disk.content(name).expect("the file");
+        for plain in [SECRET, TABLE, "PBXTSEG1", "PBXTMAN1"] {
+            assert!(!has(&content, plain), "EN1: '{name}' has '{plain}'");
+        }
+    }
+}
+
+#[test]
+fn nothing_of_a_database_can_be_read_in_its_files() {
+    let disk = SimDisk::new();
+    let mut acknowledged = 0;
+    live(&disk, &mut acknowledged).expect("nothing fails");
+    assert_eq!(acknowledged, ROWS);
+    assert_unreadable(&disk);
+    // An opening finishes the log's segment, so that its rows can be homed.
+    let db = open(&disk, &Keys::of(&[(1, 9)])).expect("the database opens");
+    settle(&db).expect("settled");
+    assert!(rows_of(&db, "opened again") == expected(ROWS));
+    assert_unreadable(&disk);
+    // Of every kind of file there is one, or the net has a hole.
+    let names = disk.list().expect("a listing");
+    let kinds: Vec<FileKind> = names.iter().map(|name| file_kind(name)).collect();
+    for kind in [
+        FileKind::Log,
+        FileKind::Rows,
+        FileKind::Indexes,
+        FileKind::Blobs,
+        FileKind::Manifest,
+    ] {
+        assert!(kinds.contains(&kind), "{kind:?}");
+    }
+}
+
+#[test]
+fn the_net_finds_the_value_where_nothing_is_encrypted() {
+    let disk = SimDisk::new();
+    let db = open_on(Arc::new(disk.clone()), &Keys::of(&[]), false).expect("the database opens");
+    let table = PlayTable::create(&db, TABLE).expect("a table");
+    let mut client = Client::new(&db, 1);
+    client.insert(&table, &row(1)).expect("inserted");
+    client.session.commit().expect("committed");
+    let found = catch_unwind(AssertUnwindSafe(|| assert_unreadable(&disk))).expect_err("it is there");
+    let text = found.downcast_ref::<String>().expect("a sentence");
+    assert!(text.starts_with("EN1: '"), "{text}");
+}
+
+#[test]
+fn a_power_cut_before_any_operation_of_an_encrypted_life_loses_nothing() {
+    let images = Sweep { seeds: 2, step: 1 }.run(life, |disk, &acknowledged, case| {
+        assert_unreadable(disk);
+        let keys = Keys::of(&[(1, 9)]);
+        let db = open(disk, &keys).unwrap_or_else(|error| panic!("{case}: {error}"));
+        let found = rows_of(&db, case);
+        let last = found.len() as u32;
+        assert!(
+            (acknowledged..=acknowledged + 1).contains(&last),
+            "{case}: {last} of {acknowledged}"
+        );
+        assert!(found == expected(last), "{case}");
+        // And the next life takes it from there.
+        let table = PlayTable::open(&db, TABLE).or_else(|_| PlayTable::create(&db, TABLE));
+        let (table, mut client) = (table.expect("the table"), Client::new(&db, 1));
+        for id in last + 1..last + 4 {
+            client.insert(&table, &row(id)).expect("inserted");
+            client.session.commit().expect("committed");
+        }
+        drop((client, table));
+        settle(&db).expect("settled");
+        let again = disk.kill();
+        drop(db);
+        let db = open(&again, &keys).unwrap_or_else(|error| panic!("{case}, again: {error}"));
+        assert!(rows_of(&db, case) == expected(last + 3), "{case}, again");
+        assert_unreadable(&again);
+    });
+    assert!(images > 150, "{images}");
+}
+
+fn refusal(disk: &SimDisk, keys: &Arc<Keys>) -> String {
+    match open(disk, keys) {
+        Ok(_) => panic!("it opened"),
+        Err(Error::Storage(error @ StorageError::Encrypted { .. })) => error.to_string(),
+        Err(error) => panic!("EN11: {error}"),
+    }
+}
+
+fn content(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
+    let names = disk.list().expect("a listing");
+    let read = |name: String| (name.clone(), disk.content(&name).expect("content"));
+    names.into_iter().map(read).collect()
+}
+
+#[test]
+fn a_missing_or_wrong_key_refuses_by_name_and_loses_nothing() {
+    // Closed in order, and as a power cut leaves it: no file may be taken for torn or for an orphan.
+    let closed = SimDisk::new();
+    life(&closed);
+    let dead = SimDisk::new();
+    dead.cut_power_at(closed.operations() * 2 / 3);
+    let acknowledged = life(&dead);
+    for (disk, last) in [(closed.kill(), ROWS), (dead.crash(7), acknowledged)] {
+        let before = content(&disk);
+        // There is a key to write with, of another version than that of the files.
+        let missing = refusal(&disk, &Keys::of(&[(2, 10)]));
+        let words = "' is encrypted with version 1 of key 1: there is no such key: ask the test";
+        assert!(missing.contains(words), "{missing}");
+        let wrong = refusal(&disk, &Keys::of(&[(1, 10)]));
+        let words = "version 1 of key 1: the key of that number and version is another one now: ask";
+        assert!(wrong.contains(words), "{wrong}");
+        let none = Database::open(Arc::new(disk.clone()), &options());
+        let none = none.expect_err("no keys at all").to_string();
+        assert!(
+            none.contains("is encrypted with version 1 of key 1: no keys were given"),
+            "{none}"
+        );
+        assert!(content(&disk) == before, "EN11: a refusal changes nothing");
+        let db = open(&disk, &Keys::of(&[(1, 9)])).expect("with its key it opens");
+        let rows = rows_of(&db, "after refusals");
+        assert!(rows.len() as u32 >= last && rows == expected(rows.len() as u32));
+    }
+}
+
+#[test]
+fn a_full_or_failing_disk_cancels_what_it_cancels_without_encryption() {
+    let faults = [
+        None,
+        Some(Fault::FailWrite {
+            prefix: "meta".into(),
+            nth: 1,
+        }),
+        Some(Fault::FailWrite {
+            prefix: "meta".into(),
+            nth: 3,
+        }),
+        Some(Fault::FailSync {
+            prefix: "meta".into(),
+            nth: 1,
+        }),
+    ];
+    for (number, fault) in faults.into_iter().enumerate() {
+        let disk = SimDisk::new();
+        let keys = Keys::of(&[(1, 9)]);
+        let db = open(&disk, &keys).expect("the database opens");
+        let table = PlayTable::create(&db, TABLE).expect("a table");
+        let mut client = Client::new(&db, 1);
+        let mut insert = |ids: std::ops::RangeInclusive<u32>| {
+            for id in ids {
+                client.insert(&table, &row(id)).expect("inserted");
+                client.session.commit().expect("committed");
+            }
+        };
+        insert(1..=12);
+        let before = disk.list().expect("a listing");
+        match fault {
+            Some(fault) => disk.plant(fault),
+            None => disk.set_free_bytes(Some(3000)),
+        }
+        let refused = db.checkpoint_step().expect_err("no room, or a failure");
+        let is_full = matches!(refused, Error::Storage(StorageError::NoSpace { .. }));
+        assert_eq!(is_full, number == 0, "fault {number}: {refused}");
+        assert_eq!(db.poisoned(), None, "fault {number}");
+        assert_eq!(
+            disk.list().expect("a listing"),
+            before,
+            "fault {number}: what was begun is gone"
+        );
+        disk.set_free_bytes(None);
+        insert(13..=20);
+        db.checkpoint_step().expect("a checkpoint");
+        assert!(rows_of(&db, "after it") == expected(20), "fault {number}");
+        let db = open(&disk.kill(), &keys).expect("the database opens");
+        assert!(rows_of(&db, "opened again") == expected(20), "fault {number}");
+    }
+}
+
+/// Bits between two that are flipped: a prime, so that all places of a sector are met.
+const STRIDE: u64 = 6007;
+
+/// All rows, or the error that somebody gets who asks for them.
+fn ask(disk: &SimDisk, keys: &Arc<Keys>, case: &str) -> pbxt::Result<Vec<PlayRow>> {
+    let db = open(disk, keys)?;
+    let table = PlayTable::open(&db, TABLE)?;
+    let agreed = Client::new(&db, 1).agreed(&table)?;
+    let rows = agreed.unwrap_or_else(|differs| panic!("{case}: {differs}"));
+    let mut rows: Vec<PlayRow> = rows.into_iter().map(|(_, row)| row).collect();
+    rows.sort_unstable_by_key(|row| row.id);
+    Ok(rows)
+}
+
+#[test]
+fn a_flipped_bit_of_an_encrypted_file_gives_an_error_or_the_right_answer() {
+    let disk = SimDisk::new();
+    life(&disk);
+    let (keys, wanted, mut found) = (Keys::of(&[(1, 9)]), expected(ROWS), 0);
+    for name in disk
+        .list()
+        .expect("a listing")
+        .iter()
+        .filter(|name| is_ours(name))
+    {
+        let bits = 8 * disk.content(name).expect("the file").len() as u64;
+        // The header's sector more closely.
+        let places = (0..4096).step_by(61).chain((4096..bits).step_by(STRIDE as usize));
+        for bit in places {
+            let damaged = disk.kill();
+            damaged
+                .flip_bit(name, bit / 8, (bit % 8) as u32)
+                .expect("flipped");
+            let case = format!("bit {bit} of '{name}'");
+            match ask(&damaged, &keys, &case) {
+                Ok(rows) => assert!(rows == wanted, "TR1: {case}"),
+                Err(Error::Storage(StorageError::Encrypted { .. })) => panic!("EN11: {case}"),
+                Err(_) => found += 1,
+            }
+        }
+    }
+    assert!(found > 100, "{found}");
+}
+
+#[test]
+fn a_plain_database_becomes_encrypted_and_plain_again_as_its_files_are_replaced() {
+    let disk = SimDisk::new();
+    disk.allow_rewrites();
+    let keys = Keys::of(&[(1, 9)]);
+    let mut last = 0;
+    // Off, on, another version, off.
+    for (round, write) in [false, true, true, false].into_iter().enumerate() {
+        if round == 2 {
+            keys.0.lock().insert(2, 10);
+        }
+        let db = open_on(Arc::new(disk.clone()), &keys, write).expect("the database opens");
+        assert!(rows_of(&db, "mixed") == expected(last), "EN2: round {round}");
+        let table = PlayTable::open(&db, TABLE).or_else(|_| PlayTable::create(&db, TABLE));
+        let (table, mut client) = (table.expect("the table"), Client::new(&db, 1));
+        for id in last + 1..=last + 12 {
+            client.insert(&table, &row(id)).expect("inserted");
+            client.session.commit().expect("committed");
+        }
+        last += 12;
+        settle(&db).expect("settled");
+        assert!(rows_of(&db, "mixed") == expected(last), "EN2: round {round}");
+        drop((client, table));
+        if round % 2 == 0 {
+            db.close().expect("closed");
+        }
+        drop(db);
+        let db = open_on(Arc::new(disk.kill()), &keys, write).expect("the database opens");
+        assert!(
+            rows_of(&db, "mixed") == expected(last),
+            "EN2: round {round}, opened again"
+        );
+    }
+}
+
+#[test]
+fn a_real_directory_is_encrypted_past_the_page_cache_too() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (path, keys) = (directory.path(), Keys::of(&[(1, 9)]));
+    let on = |path: &Path| -> Arc<dyn Disk> { Arc::new(OsDisk::open(path, true).expect("the directory")) };
+    {
+        let db = open_on(on(path), &keys, true).expect("the database opens");
+        let table = PlayTable::create(&db, TABLE).expect("a table");
+        let mut client = Client::new(&db, 1);
+        for id in 1..=300 {
+            client.insert(&table, &row(id)).expect("inserted");
+            client.session.commit().expect("committed");
+        }
+        settle(&db).expect("settled");
+        assert!(rows_of(&db, "first life") == expected(300));
+        drop((client, table));
+        db.close().expect("closed");
+    }
+    for entry in std::fs::read_dir(path).expect("a listing") {
+        let file = entry.expect("an entry").path();
+        let content = std::fs::read(&file).expect("the file");
+        assert!(!has(&content, SECRET), "EN1: {}", file.display());
+    }
+    let db = open_on(on(path), &keys, false).expect("the database opens");
+    assert!(rows_of(&db, "second life") == expected(300));
+}

@@ -1,0 +1,286 @@
+//! `EncryptedDisk`: a disk whose files are encrypted, each with a key of its own.
+//!
+//! Why it exists: it stands before another disk, as `MeasuredDisk` does, so that no floor above knows of encryption, and a database
+//! without any has no such disk.
+//! Format: docs/encryption.md#format.
+//! Rules: EN2 a file's header decides whether it is encrypted; EN3 new files are if a key to write with was named, with the newest
+//! version of that key; EN10 every key is looked at before anything is done with the directory; EN11 want of a key is never taken for
+//! damage; EN12 the lock file and files of others are left alone.
+//! Latches and I/O: `files` is latched for moments; headers are read, and keys are asked for, outside of it. `newest` is held while the
+//! key source is asked for the newest version, when a file is made.
+//! After a crash: a file whose header is not there was never synced: it is found as a plain file of zeros, or as an orphan.
+
+use crate::disk::{Disk, DiskFile, DiskLock};
+use crate::encrypted_file::{EXTRA_BYTES, EncryptedFile, FileState, Growth};
+use crate::encryption_header::EncryptionHeader;
+use crate::file_cipher::{FileCipher, SALT_BYTES};
+use crate::keys::{KEY_BYTES_MIN, KeySource, SecretKey};
+use crate::parallel::fill_randomly;
+use parking_lot::Mutex;
+use pbxt_base::limits::SECTOR_BYTES;
+use pbxt_base::{Error, Result};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug)]
+pub struct EncryptedDisk {
+    inner: Arc<dyn Disk>,
+    keys: Arc<dyn KeySource>,
+    writing: Option<Writing>,
+    /// What is known of files: those that were met and not removed. `None` for a plain one.
+    files: Mutex<HashMap<String, Option<Arc<FileState>>>>,
+}
+
+/// What new files are encrypted with.
+#[derive(Debug)]
+struct Writing {
+    key_id: u32,
+    newest: Mutex<(u32, SecretKey)>,
+}
+
+impl EncryptedDisk {
+    /// Stands before `inner`. New files are encrypted with the key of number `write_with`, whose newest version must be there; without
+    /// a number they are not encrypted. Files that are there are read with the keys they name.
+    pub fn new(inner: Arc<dyn Disk>, keys: Arc<dyn KeySource>, write_with: Option<u32>) -> Result<Self> {
+        let writing = match write_with {
+            None => None,
+            Some(key_id) => {
+                let found = newest_of(&*keys, key_id).ok_or_else(|| Error::NoKey {
+                    path: inner.location(),
+                    key_id,
+                    why: format!(
+                        "there is no such key, or it has less than {KEY_BYTES_MIN} bytes: {}",
+                        keys.remedy()
+                    ),
+                })?;
+                let newest = Mutex::new(found);
+                Some(Writing { key_id, newest })
+            }
+        };
+        Ok(Self {
+            inner,
+            keys,
+            writing,
+            files: Mutex::default(),
+        })
+    }
+
+    /// The same before another disk, which has the same files.
+    pub fn over(self, inner: Arc<dyn Disk>) -> Self {
+        Self { inner, ..self }
+    }
+
+    /// Looks at the first bytes of all files that `is_ours` wants, by their names, and at the keys of those that are encrypted. The
+    /// error is the first key that is missing or wrong (EN10). Answers how many files are encrypted. Nothing of it is remembered:
+    /// whoever has the directory open now may still replace files.
+    pub fn check_keys(&self, is_ours: impl Fn(&str) -> bool) -> Result<usize> {
+        let mut encrypted = 0;
+        for name in self.inner.list()?.iter().filter(|name| is_ours(name)) {
+            match self.inner.open(name, false).and_then(|file| self.read(&*file)) {
+                Ok(state) => encrypted += usize::from(state.is_some()),
+                // It has gone meanwhile, or its header is damaged, which concerns who opens it, if anybody does.
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                Err(Error::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(encrypted)
+    }
+
+    /// What is known of a file, or its header says. `None` if it is not encrypted.
+    fn known(&self, name: &str, file: &dyn DiskFile) -> Result<Option<Arc<FileState>>> {
+        if let Some(known) = self.files.lock().get(name) {
+            return Ok(known.clone());
+        }
+        let state = self.read(file)?;
+        // Whoever was first has made the latch that all handles share.
+        let mut files = self.files.lock();
+        Ok(files.entry(name.to_owned()).or_insert(state).clone())
+    }
+
+    /// What the header of a file says. `None` if it has none.
+    fn read(&self, file: &dyn DiskFile) -> Result<Option<Arc<FileState>>> {
+        let len = file.len()?;
+        if len < SECTOR_BYTES as u64 {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; SECTOR_BYTES];
+        file.read_at(&mut bytes, 0)?;
+        let Some(header) = EncryptionHeader::decode(&bytes, file.name())? else {
+            return Ok(None);
+        };
+        let cipher = self.cipher_of(&header, file.name())?;
+        Ok(Some(FileState::new(cipher, len.saturating_sub(EXTRA_BYTES))))
+    }
+
+    fn cipher_of(&self, header: &EncryptionHeader, file: &str) -> Result<FileCipher> {
+        let refusal = |why: &str| header.refusal(file, format!("{why}: {}", self.keys.remedy()));
+        let key = self.keys.key(header.key_id, header.key_version);
+        let key = key.ok_or_else(|| refusal("there is no such key"))?;
+        let (cipher, check) = FileCipher::derive(&key, &header.salt);
+        if check == header.check {
+            Ok(cipher)
+        } else {
+            Err(refusal("the key of that number and version is another one now"))
+        }
+    }
+
+    /// Header and state of a new file.
+    fn begin(&self, writing: &Writing, known_len: u64) -> Result<(EncryptionHeader, Arc<FileState>)> {
+        let mut salt = [0; SALT_BYTES];
+        fill_randomly(&mut salt)?;
+        let (key_version, key) = writing.newest_of(&*self.keys);
+        let (cipher, check) = FileCipher::derive(&key, &salt);
+        let header = EncryptionHeader {
+            key_id: writing.key_id,
+            key_version,
+            salt,
+            check,
+        };
+        Ok((header, FileState::new(cipher, known_len)))
+    }
+
+    fn create_encrypted(&self, writing: &Writing, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
+        let (header, state) = self.begin(writing, preallocate)?;
+        let mut first = header.encode();
+        let room = if preallocate == 0 {
+            // An empty file has its header and what follows the content too (EN9).
+            first.resize(EXTRA_BYTES as usize, 0);
+            0
+        } else {
+            preallocate + EXTRA_BYTES
+        };
+        let file = self.inner.create(name, room)?;
+        if let Err(error) = file.write_at(&first, 0) {
+            drop(file);
+            // Of no use to anybody; if it cannot go either, start-up removes it as an orphan.
+            let _ = self.inner.remove(name);
+            return Err(error);
+        }
+        self.files
+            .lock()
+            .insert(name.to_owned(), Some(Arc::clone(&state)));
+        Ok(Arc::new(EncryptedFile::new(file, state, Growth::Possible)))
+    }
+
+    fn wrap(&self, name: &str, file: Arc<dyn DiskFile>, growth: Growth) -> Result<Arc<dyn DiskFile>> {
+        Ok(match self.known(name, &*file)? {
+            None => file,
+            Some(state) => Arc::new(EncryptedFile::new(file, state, growth)),
+        })
+    }
+
+    /// By how much a file is longer than its content.
+    fn extra(&self, name: &str) -> Result<u64> {
+        if let Some(known) = self.files.lock().get(name) {
+            return Ok(if known.is_some() { EXTRA_BYTES } else { 0 });
+        }
+        let file = self.inner.open(name, false)?;
+        Ok(self.known(name, &*file)?.map_or(0, |_| EXTRA_BYTES))
+    }
+}
+
+impl Writing {
+    /// The newest version and its key; those known so far if the source does not answer any more (EN3).
+    fn newest_of(&self, keys: &dyn KeySource) -> (u32, SecretKey) {
+        let mut newest = self.newest.lock();
+        let version = keys.latest_version(self.key_id);
+        if version.is_some_and(|version| version != newest.0)
+            && let Some(found) = newest_of(keys, self.key_id)
+        {
+            *newest = found;
+        }
+        newest.clone()
+    }
+}
+
+/// The newest version of a key that can be used, and the key.
+fn newest_of(keys: &dyn KeySource, key_id: u32) -> Option<(u32, SecretKey)> {
+    let version = keys.latest_version(key_id)?;
+    let key = keys.key(key_id, version)?;
+    (key.bytes().len() >= KEY_BYTES_MIN).then_some((version, key))
+}
+
+impl Disk for EncryptedDisk {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+
+    fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
+        if let Some(writing) = &self.writing {
+            return self.create_encrypted(writing, name, preallocate);
+        }
+        let file = self.inner.create(name, preallocate)?;
+        self.files.lock().insert(name.to_owned(), None);
+        Ok(file)
+    }
+
+    fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>> {
+        self.wrap(name, self.inner.open(name, writable)?, Growth::Possible)
+    }
+
+    fn open_blocks(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.wrap(name, self.inner.open_blocks(name)?, Growth::Over)
+    }
+
+    fn open_log(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.wrap(name, self.inner.open_log(name)?, Growth::Possible)
+    }
+
+    fn log_writes(&self) -> String {
+        self.inner.log_writes()
+    }
+
+    fn block_reads(&self) -> String {
+        self.inner.block_reads()
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.inner.remove(name)?;
+        self.files.lock().remove(name);
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.rename(from, to)?;
+        let mut files = self.files.lock();
+        let known = files.remove(from);
+        files.remove(to);
+        files.extend(known.map(|known| (to.to_owned(), known)));
+        Ok(())
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.inner.exists(name)
+    }
+
+    fn size(&self, name: &str) -> Result<u64> {
+        Ok(self.inner.size(name)?.saturating_sub(self.extra(name)?))
+    }
+
+    fn room(&self, name: &str) -> Result<u64> {
+        Ok(self.inner.room(name)?.saturating_sub(self.extra(name)?))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        self.inner.sync_dir()
+    }
+
+    fn lock(&self, name: &str) -> Result<DiskLock> {
+        self.inner.lock(name)
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        self.inner.free_bytes()
+    }
+}
+
+#[cfg(test)]
+#[path = "encrypted_disk_tests.rs"]
+mod encrypted_disk_tests;

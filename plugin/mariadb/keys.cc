@@ -1,0 +1,45 @@
+/*
+ * keys.cc: keys of encrypted files, from the key management plugin of the server (docs/encryption.md).
+ *
+ * The server's encryption service answers without such a plugin too: that there is no key.
+ */
+#include "plugin.h"
+
+#include <mysql/service_encryption.h>
+
+namespace pbxt {
+namespace {
+
+static_assert(ENCRYPTION_KEY_VERSION_INVALID == PBXT_NO_KEY_VERSION, "no version of a key");
+
+uint32_t latest_version(uint32_t key_id) {
+  unsigned int version = encryption_key_get_latest_version(key_id);
+  // A key that says not to encrypt is none to encrypt with.
+  return version == ENCRYPTION_KEY_NOT_ENCRYPTED ? PBXT_NO_KEY_VERSION : version;
+}
+
+int key(uint32_t key_id, uint32_t version, uint8_t* bytes, uint32_t* len) {
+  return encryption_key_get(key_id, version, bytes, len) == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+const pbxt_keys* keys() {
+  static const pbxt_keys table = {
+      latest_version, key,
+      "load the key management plugin that has it (plugin_load_add) and start the server again"};
+  return &table;
+}
+
+/* Rule EN15: files have rows of many tables, so a table is encrypted if files are. */
+const char* refuse_encryption(const ha_table_option_struct* options) {
+  bool is_on = settings_at_start().encryption_key != 0;
+  uint wanted = options ? options->encrypted : 0;
+  if (wanted == 1 && !is_on)
+    return "PBXT encrypts the files of all tables or of none: ENCRYPTED=YES contradicts pbxt_encrypt=OFF";
+  if (wanted == 2 && is_on)
+    return "PBXT encrypts the files of all tables or of none: ENCRYPTED=NO contradicts pbxt_encrypt=ON";
+  return nullptr;
+}
+
+}  // namespace pbxt
