@@ -28,7 +28,7 @@ LDFLAGS := -shared -Wl,--version-script=build/plugin/exports.map -Wl,-z,nodelete
            -Wl,--gc-sections
 LDLIBS := -lpthread -ldl -lm
 
-.PHONY: help setup plugin package run start stop env test test-long bench bench-quick bench-compare lint clean core always
+.PHONY: help setup plugin package run start stop env test test-long sim bench bench-quick bench-compare lint clean core always
 
 ## help: this list
 help:
@@ -38,7 +38,7 @@ help:
 	@echo "First time: make setup && make start && scripts/server exec"
 	@echo "Variables:  MARIADB_HEADERS=dir   build against other headers (checked against the server's version)"
 	@echo "            MARIADB_PREFIX=dir    use another server: dir/sbin/mariadbd"
-	@echo "            ARGS='...'            passed on by run, start, package, test, test-long and the benches"
+	@echo "            ARGS='...'            passed on by run, start, package, test, test-long, sim and the benches"
 
 ## setup: make a bare Debian 12 ready: compiler, Python tools, a private MariaDB with its headers (repeatable)
 setup:
@@ -105,6 +105,10 @@ test: plugin
 ## test-long: the same with the server's whole suites and long random runs
 test-long: plugin
 	@$(VENV)/python scripts/run_tests.py --long $(ARGS)
+
+## sim: play whole lives of databases from one seed after the other until interrupted or one fails; ARGS='--seed 5 --jobs 1'
+sim: setup
+	@cargo run --release --quiet --package pbxt-sim -- --forever $(ARGS)
 
 ## bench: the whole comparison with the engines of the same server: report, charts, speed targets (most of a day)
 bench: plugin

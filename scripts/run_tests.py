@@ -5,6 +5,8 @@
   loom     interleavings of the latches, of the log's tail and of the transaction table
   history  concurrent transactions on every isolation level, searched for what it forbids: 20,000, with --long 1,000,000 a level
   sim      random lives of a whole database, power cuts at every disk operation, 10,000 states  only with --long
+  storage  lives in which statements, definitions, loads, votes, snapshots, background work, power cuts and damage come together:
+           2,000 seeds, with --long 20,000
   paths    instructions of the engine's hot paths, against the recorded ones (scripts/hot_paths.py)
   bits     every bit written in the files of two small databases, flipped one by one            only with --long
   workshop tests of the scripts that others rely on
@@ -54,7 +56,7 @@ Suite = namedtuple("Suite", "name command environment long_only long_options")
 # One line of a suite's output states its result, in one of these forms.
 CARGO = re.compile(r"^test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed; (?P<skipped>\d+) ignored")
 MTR_END = re.compile(r"^(?P<passed>\d+) passed, (?P<failed>\d+) failed, (?P<skipped>\d+) skipped$")
-SIM_END = re.compile(r"^\d+ (?:states after power cuts agree|transactions show nothing that) ")
+SIM_END = re.compile(r"^\d+ (?:states after power cuts agree|transactions show nothing that|storage lives agree) ")
 PYTEST_END = re.compile(r"^(?:=+ )?(?=.* in [\d.]+s)(?:(?P<failed>\d+) failed)?(?:, )?(?:(?P<passed>\d+) passed)?(?P<rest>.*)$")
 PYTEST_ERRORS = re.compile(r"(\d+) errors?")
 PYTEST_SKIPPED = re.compile(r"(\d+) skipped")
@@ -76,6 +78,7 @@ def cargo_suites():
     sim = ["cargo", "run", "--release", "--package", "pbxt-sim", "--"]
     yield Suite("history", [*sim, "--histories", "40"], {}, False, ["--histories", "2000"])
     yield Suite("sim", [*sim, "--states", "10000"], {}, True, [])
+    yield Suite("storage", [*sim, "--storage", "2000"], {}, False, ["--storage", "20000"])
     every_bit = ["cargo", "test", "--release", "--package", "pbxt", "--test", "every_bit", "--", "--nocapture"]
     yield Suite("bits", every_bit, {"PBXT_FLIP_STRIDE": "1"}, True, [])
     embedded = ["--release", "--locked", "--manifest-path", "bench/embedded/Cargo.toml"]
@@ -103,6 +106,7 @@ def all_suites():
         cargo["loom-log"],
         cargo["history"],
         cargo["sim"],
+        cargo["storage"],
         Suite("paths", ["scripts/hot_paths.py"], {}, False, []),
         cargo["bits"],
         Suite("workshop", [*PYTEST, "scripts/tests"], {}, False, []),

@@ -34,6 +34,7 @@ def test_results_of_the_servers_test_driver_are_added_up():
 
 def test_the_simulator_counts_as_one_test():
     assert add_up(["20001 transactions show nothing that their level forbids, --level mixed (12000 committed; 3.0 s)"]) == (1, 0, 0)
+    assert add_up(["400 storage lives agree with the model (90 statements and ends, 3 refused; 9 s, 900 seeds a minute)"]) == (1, 0, 0)
     assert add_up(["10000 states after power cuts agree with what was acknowledged (9 lives, 3 cuts during recovery, 2.0 s)"]) == (1, 0, 0)
 
 

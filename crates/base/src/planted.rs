@@ -30,6 +30,32 @@ pub const NAMES: &[&str] = &[
     "serializable.no_passing_over",
     // T3 of a dangerous pair commits and ends nobody (T29).
     "serializable.no_check_at_end",
+    // A piece file is named before its bytes are durable (F13).
+    "piece.no_sync",
+    // A commit that asks for it does not wait for the disk (D1).
+    "commit.not_awaited",
+    // Files that only the checkpoint before names go before the manifest names the new one (F15).
+    "checkpoint.removal_first",
+    // Files that nothing names any more stay (D24).
+    "pieces.leaked",
+    // The count of a table misses a row of each bulk load.
+    "load.count_off",
+    // Prepared transactions that only the checkpoint knows are not taken over (D19).
+    "recovery.prepared_forgotten",
+    // Batches of the log are believed without a look at their checksum (D5).
+    "log.checksum_unchecked",
+    // A merge of an index drops the entries of some rows (X35).
+    "merge.entry_lost",
+    // A merge of an index drops what only older snapshots see (S20).
+    "merge.past_snapshots",
+    // A version replaces one that an older snapshot sees when it leaves the log (S1).
+    "homing.past_snapshots",
+    // A blob segment goes although some of its values live (S16).
+    "blob.dropped_alive",
+    // The first row behind a savepoint outlives the rollback to it (T8).
+    "savepoint.row_left",
+    // An index that is built misses some rows (AL18).
+    "build.row_missed",
 ];
 
 /// True if a test planted the fault with this name.

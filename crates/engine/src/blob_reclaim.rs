@@ -22,7 +22,7 @@ use crate::table::Table;
 use census::CensusState;
 use parking_lot::Mutex;
 use pbxt_base::codec::{Reader, put_varint};
-use pbxt_base::{CommitTs, Lsn, RowId, SegmentId};
+use pbxt_base::{CommitTs, Lsn, RowId, SegmentId, planted};
 use pbxt_rows::{BlobRef, ColumnKind, RowView, Schema, Value};
 use pbxt_segment::SEGMENT_HEADER_BYTES;
 use pbxt_txlog::RowRef;
@@ -279,7 +279,8 @@ impl Database {
         let mut segments = self.upkeep.blobs.segments.lock();
         segments.retain(|id, _| bytes.contains_key(id));
         for (id, dead) in segments.iter_mut() {
-            let Some(end) = bytes.get(id).filter(|end| dead.covers(**end)) else {
+            let is_dead = |end: &&u64| dead.covers(**end) || planted!("blob.dropped_alive");
+            let Some(end) = bytes.get(id).filter(is_dead) else {
                 dead.dead_since = None;
                 continue;
             };

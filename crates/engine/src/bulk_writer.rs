@@ -25,7 +25,7 @@ use roaring::RoaringTreemap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Indexes whose runs are built at the same time.
+/// Indexes whose runs are built at the same time, at most.
 const BUILDERS: usize = 2;
 
 /// What a load has written, not yet part of the table.
@@ -218,8 +218,9 @@ impl BulkWriter {
         rows: &RowRun,
     ) -> std::result::Result<(Vec<Arc<Run>>, Vec<RoaringTreemap>), Failed> {
         let numbers: Vec<usize> = (0..self.table.indexes.len()).collect();
+        let builders = BUILDERS.min(self.db.threads);
         let built: Mutex<Vec<Option<Built>>> = Mutex::new(numbers.iter().map(|_| None).collect());
-        let result: std::result::Result<(), Failed> = for_each_parallel(&numbers, BUILDERS, |&number| {
+        let result: std::result::Result<(), Failed> = for_each_parallel(&numbers, builders, |&number| {
             let made = self.build_run(number, last, tag, rows)?;
             built.lock()[number] = Some(made);
             Ok(())

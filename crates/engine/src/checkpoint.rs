@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::image::{ImageHead, ImageWriter, PreparedImage, RunImage, TableHead};
 use crate::row_shape::SETTLED;
 use crate::table::Table;
-use pbxt_base::{CommitTs, Error as StorageError, Lsn, SegmentId, stop_point};
+use pbxt_base::{CommitTs, Error as StorageError, Lsn, SegmentId, planted, stop_point};
 use pbxt_index::{IndexParts, Tree};
 use pbxt_segment::{Checkpoint, SegmentClass};
 use pbxt_txlog::Space;
@@ -64,6 +64,9 @@ impl Database {
         build_runs(self, &moment)?;
         stop_point!("checkpoint.after_install");
         let (image, named) = self.write_image(&moment)?;
+        if planted!("checkpoint.removal_first") {
+            self.remove_unnamed(&named)?;
+        }
         let log_start = moment.floor.min(moment.start);
         let noted = self.store.note_checkpoint(Checkpoint {
             image,
@@ -175,7 +178,7 @@ impl Database {
                     .filter(|file| !named.contains(file) && !self.flight.holds(file.0, file.1)),
             );
         }
-        if gone.is_empty() {
+        if gone.is_empty() || planted!("pieces.leaked") {
             return Ok(());
         }
         for table in self.catalog.tables() {
@@ -190,8 +193,11 @@ impl Database {
                 }
             }
         }
-        for (class, id) in &gone {
-            self.store.remove_piece(*class, *id)?;
+        // In their order, so that a run can be repeated.
+        let mut in_order: Vec<_> = gone.iter().copied().collect();
+        in_order.sort_unstable_by_key(|(class, id)| (*class as u8, *id));
+        for (class, id) in in_order {
+            self.store.remove_piece(class, id)?;
         }
         self.cache.forget_segments(&gone);
         // Durable now: the removals. Without it a power cut could bring files back, which the next opening would remove.

@@ -20,7 +20,7 @@ use crate::row_pieces::{Cutter, Level, codec_of};
 use crate::row_shape::{RowRun, RowShape, SETTLED};
 use crate::row_writer::RowWriter;
 use crate::table::Table;
-use pbxt_base::{CommitTs, Lsn, RowId, SegmentId, stop_point};
+use pbxt_base::{CommitTs, Lsn, RowId, SegmentId, planted, stop_point};
 use pbxt_rowmap::{LEAF_WORDS_LOG2, MapWord};
 use pbxt_segment::SegmentClass;
 use std::collections::BTreeMap;
@@ -74,7 +74,10 @@ impl Database {
     pub fn compact_step(&self) -> Result<Progress> {
         let mut compactor = self.upkeep.compactor.lock();
         self.poison.check()?;
-        let horizon = self.txns.horizon();
+        let mut horizon = self.txns.horizon();
+        if planted!("homing.past_snapshots") {
+            horizon = CommitTs::new(u64::MAX >> 2);
+        }
         let mut batch = CompactBatch::default();
         for segment in compactor.due(self, horizon)? {
             batch.read(self, segment, horizon)?;

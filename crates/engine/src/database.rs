@@ -25,7 +25,7 @@ use crate::waits::{WaitObserver, Waits};
 use parking_lot::Mutex;
 use pbxt_base::{CommitTs, Error as StorageError, Lsn};
 use pbxt_index::StripeLatches;
-use pbxt_io::{Clock, Disk, Poison, SystemClock, Worker};
+use pbxt_io::{Clock, Disk, Poison, SystemClock, Worker, parallelism};
 use pbxt_rows::NoWeigher;
 use pbxt_segment::{BlobStore, BlockCache, Geometry, OpenMode, SegmentStore};
 use pbxt_txlog::{Log, LogOptions};
@@ -49,6 +49,18 @@ pub struct Options {
     pub observer: Option<Arc<dyn WaitObserver>>,
     /// Asked about tables that the engine opens by itself; without one only tables without collations can be opened so.
     pub host: Option<SharedHost>,
+    /// Everything that could differ between two runs comes from the caller.
+    pub simulation: Option<Simulation>,
+}
+
+/// What makes two runs with the same calls write the same bytes in the same order: time and identity are given, and all work is
+/// done by the thread that asks for it.
+#[derive(Debug, Clone)]
+pub struct Simulation {
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Identity of a new database.
+    pub uuid: u128,
 }
 
 impl Default for Options {
@@ -60,11 +72,28 @@ impl Default for Options {
             background: true,
             observer: None,
             host: None,
+            simulation: None,
         }
     }
 }
 
 impl Options {
+    /// Clock and identity of an opening.
+    fn clock_and_uuid(&self) -> Simulation {
+        self.simulation.clone().unwrap_or_else(|| Simulation {
+            clock: Arc::new(SystemClock::new()),
+            uuid: pbxt_io::random_u128(),
+        })
+    }
+
+    /// Threads for work that can be divided.
+    fn threads(&self) -> usize {
+        match self.simulation {
+            Some(_) => 1,
+            None => parallelism(),
+        }
+    }
+
     /// The defaults for a cache of so many bytes: what a new database sets aside follows from it.
     pub fn for_cache(cache_bytes: u64) -> Self {
         Self {
@@ -115,6 +144,8 @@ pub struct Database {
     pub counters: Counters,
     /// Budget of the record cache.
     pub(crate) cache_bytes: u64,
+    /// Threads for work that can be divided.
+    pub(crate) threads: usize,
     /// Asked about tables that the engine opens by itself.
     pub(crate) host: SharedHost,
     pub(crate) ddl: Mutex<()>,
@@ -141,19 +172,18 @@ fn log_options(options: &Options) -> LogOptions {
 impl Database {
     /// Opens the database on `disk`, recovering it first if needed.
     pub fn open(disk: Arc<dyn Disk>, options: &Options) -> Result<Arc<Self>> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let now = clock.unix_seconds();
+        let Simulation { clock, uuid } = options.clock_and_uuid();
         let mode = OpenMode {
             create: options.create.then_some(options.geometry),
             read_only: false,
-            new_uuid: pbxt_io::random_u128(),
-            now,
+            new_uuid: uuid,
+            now: clock.unix_seconds(),
         };
         let store = Arc::new(SegmentStore::open(disk, mode)?);
         let blobs = Arc::new(BlobStore::open(Arc::clone(&store))?);
         let poison = Arc::clone(store.poison());
         let started = clock.now_millis();
-        let found = recovery::read_log(&store, &blobs)?;
+        let found = recovery::read_log(&store, &blobs, options.threads())?;
         let upkeep = match found.blobs.as_slice() {
             [] => Upkeep::default(),
             blobs => Upkeep::restore(blobs)?,
@@ -190,6 +220,7 @@ impl Database {
             prepared: PreparedSet::default(),
             counters: Counters::default(),
             cache_bytes: options.cache_bytes,
+            threads: options.threads(),
             host: options.host.clone().unwrap_or_else(|| Arc::new(NoWeigher)),
             ddl: Mutex::new(()),
             bindings: AtomicU64::new(0),

@@ -18,7 +18,7 @@ use crate::pieces::PieceJob;
 use crate::row_merge_plan::Need;
 use crate::row_pieces::{Level, codec_of};
 use crate::table::{Index, Table};
-use pbxt_base::{CommitTs, IndexId, Lsn, RowId, SegmentId, TxnId, stop_point};
+use pbxt_base::{CommitTs, IndexId, Lsn, RowId, SegmentId, TxnId, planted, stop_point};
 use pbxt_index::{
     EventStanding, IndexParts, MergeJudge, MergeRange, MergeSources, MergeStop, Run, RunBuilder, RunPiece,
     SeekPos, merge_events,
@@ -91,7 +91,7 @@ impl MergeJudge for Judge<'_> {
     }
 
     fn is_gone(&mut self, row: RowId) -> bool {
-        self.table.gone.contains(row)
+        self.table.gone.contains(row) || planted!("merge.entry_lost") && row.raw() % 16 == 7
     }
 }
 
@@ -201,7 +201,10 @@ impl IndexMerger {
     }
 
     fn find_jobs(&mut self, db: &Database, need: Need) -> (Vec<IndexJob>, bool) {
-        let (horizon, start) = (db.txns.horizon(), db.checkpoint_start());
+        let (mut horizon, start) = (db.txns.horizon(), db.checkpoint_start());
+        if planted!("merge.past_snapshots") {
+            horizon = CommitTs::new(u64::MAX >> 2);
+        }
         let mut jobs: Vec<IndexJob> = Vec::new();
         let mut moved = false;
         let mut bytes = 0;

@@ -179,7 +179,7 @@ pub use check::check_table;
 pub use check_references::Unkept;
 pub use counters::{Counter, Counters};
 pub use cursor::{Bind, Cursor};
-pub use database::{Database, Options};
+pub use database::{Database, Options, Simulation};
 pub use ddl::{Creation, Renaming};
 pub use definition::{Compression, ConflictMode, IndexDef, TableDef};
 pub use error::{Blocker, Error, Result};

@@ -23,8 +23,8 @@ use crate::session::{TableWork, Work};
 use crate::shown::TableShown;
 use crate::table::Table;
 use parking_lot::Mutex;
-use pbxt_base::{Addr, CommitTs, IndexId, Lsn, RowId, SegmentId, TableId, TxnId};
-use pbxt_io::{for_each_parallel, parallelism};
+use pbxt_base::{Addr, CommitTs, IndexId, Lsn, RowId, SegmentId, TableId, TxnId, planted};
+use pbxt_io::for_each_parallel;
 use pbxt_rowmap::MapWord;
 use pbxt_segment::{BlobStore, SegmentStore};
 use pbxt_txlog::{
@@ -92,6 +92,7 @@ impl PassA {
     fn of_image(facts: &mut ImageFacts) -> Self {
         let prepared: BTreeMap<TxnId, PreparedImage> = std::mem::take(&mut facts.prepared)
             .into_iter()
+            .filter(|_| !planted!("recovery.prepared_forgotten"))
             .map(|found| (found.txn, found))
             .collect();
         let ids: BTreeSet<TxnId> = prepared.keys().copied().collect();
@@ -238,8 +239,8 @@ impl PassA {
     }
 }
 
-/// Runs all passes over image and log of `store`.
-pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore) -> Result<Found> {
+/// Runs all passes over image and log of `store`, those over rows in so many threads.
+pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: usize) -> Result<Found> {
     let checkpoint = store.checkpoint();
     let start = checkpoint.map_or(Lsn::new(0), |checkpoint| checkpoint.start);
     let mut image = match checkpoint {
@@ -268,7 +269,7 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore) -> Result<F
     };
     pass.finish_catalog(&catalog);
     pieces.add_loads(&catalog, &pass.loads, &pass.fates)?;
-    let mut tail_rows = read_rows(store, blobs, &pass, &catalog, &end, has_image)?;
+    let mut tail_rows = read_rows(store, threads, blobs, &pass, &catalog, &end, has_image)?;
     pieces.remove_orphans(checkpoint.map(|checkpoint| checkpoint.image))?;
     let txns = pass.image(&tail_rows.traces);
     let mut prepared: Vec<PreparedImage> = std::mem::take(&mut pass.prepared).into_values().collect();
@@ -304,6 +305,7 @@ struct TailRows {
 /// Passes B1 and B2.
 fn read_rows(
     store: &Arc<SegmentStore>,
+    threads: usize,
     blobs: &BlobStore,
     pass: &PassA,
     catalog: &Catalog,
@@ -311,7 +313,6 @@ fn read_rows(
     has_image: bool,
 ) -> Result<TailRows> {
     let segments: Vec<SegmentId> = end.segments().collect();
-    let threads = parallelism();
     let learned = Mutex::new(TailRows::default());
     for_each_parallel(&segments, threads, |segment| {
         let mut tables = TableCache::new(catalog);

@@ -22,7 +22,7 @@ use crate::table::Table;
 use crate::unique::ProbeBuffers;
 use crate::waits::SessionGate;
 use crate::who::SessionView;
-use pbxt_base::{CommitTs, Lsn, RowId, TxnId};
+use pbxt_base::{CommitTs, Lsn, RowId, TxnId, planted};
 use pbxt_segment::{BlobRef, ValueHold};
 use pbxt_txlog::{CountDelta, KeyImageBuf, VoidRange};
 use pbxt_txn::{RowLockList, SerialTxn, Snapshot};
@@ -346,7 +346,9 @@ impl Session {
                 )));
             }
         };
-        self.roll_back_to_mark(&Mark { lsn: savepoint, rows })
+        // With the fault, whatever begins at the savepoint stays.
+        let lsn = Lsn::new(savepoint.raw() + u64::from(planted!("savepoint.row_left")));
+        self.roll_back_to_mark(&Mark { lsn, rows })
     }
 
     /// The snapshot this session's consistent reads use now, taken if there is none.

@@ -15,7 +15,7 @@ use crate::piece_section::{Section, encode_directory};
 use crate::piece_tail::PieceTail;
 use crate::store::SegmentStore;
 use pbxt_base::checksum::RunningHash;
-use pbxt_base::{Error, Result, SegmentId, invariant, stop_point};
+use pbxt_base::{Error, Result, SegmentId, invariant, planted, stop_point};
 use pbxt_io::DiskFile;
 use std::sync::Arc;
 
@@ -134,7 +134,9 @@ impl PieceWriter {
         self.write_end()?;
         stop_point!("piece.before_sync");
         // Durable now: the whole file. Without it a checkpoint or log record could name bytes that are not there.
-        self.file.sync_data()?;
+        if !planted!("piece.no_sync") {
+            self.file.sync_data()?;
+        }
         // Durable now: its name. Without it the file could be gone that a checkpoint or log record names.
         self.store.sync_dir()?;
         stop_point!("piece.after_sync");

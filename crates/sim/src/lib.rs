@@ -10,5 +10,7 @@ pub mod filtered;
 pub mod history;
 pub mod model;
 pub mod play;
+pub mod storage;
+pub mod storage_runs;
 pub mod table;
 pub mod world;

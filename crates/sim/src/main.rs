@@ -1,17 +1,22 @@
 //! pbxt-sim: plays random lives of a database with power cuts at every write and sync, and checks what is left; or histories of
-//! concurrent transactions, and checks what they saw of each other.
+//! concurrent transactions, and checks what they saw of each other; or storage lives, in which everything happens together.
 
 use clap::{Parser, ValueEnum};
 use pbxt::{ConflictMode, Isolation};
 use pbxt_sim::crash::{Looked, one_cut, power_cuts};
 use pbxt_sim::history::{Levels, Played, play};
+use pbxt_sim::storage_runs::{Run, play_lives};
+use std::ffi::c_int;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
 
 /// Plays random transactions on a simulated disk, cuts the power before every write, sync, creation and removal, twice in
 /// each life, and compares what a restart finds with what was acknowledged. With --histories: plays concurrent transactions
-/// and searches what they saw for what their isolation level forbids.
+/// and searches what they saw for what their isolation level forbids. With --storage or --forever: plays lives in which statements,
+/// definitions, loads, constraints, votes, old snapshots, background work, power cuts and damage come together.
 #[derive(Debug, Parser)]
 #[command(name = "pbxt-sim", version)]
 struct Arguments {
@@ -27,6 +32,15 @@ struct Arguments {
     /// Histories of 500 transactions to play on each level, instead of lives
     #[arg(long, overrides_with = "histories")]
     histories: Option<u64>,
+    /// Storage lives to play, one for each seed, instead of lives
+    #[arg(long)]
+    storage: Option<u64>,
+    /// Plays storage lives until it is interrupted or one fails, and tells every minute how many
+    #[arg(long)]
+    forever: bool,
+    /// Storage lives at a time; the number of processors if none is given
+    #[arg(long)]
+    jobs: Option<usize>,
     /// Only this isolation level
     #[arg(long, value_enum)]
     level: Option<LevelName>,
@@ -119,8 +133,96 @@ fn tell(levels: Levels, played: &Played, seconds: f64) {
     );
 }
 
+/// Set by an interrupt.
+static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Between two reports of a run without end.
+const REPORT: Duration = Duration::from_mins(1);
+
+extern "C" fn interrupted(_: c_int) {
+    IS_INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// The next interrupt ends the run in order; the one after it ends the process.
+fn await_interrupt() {
+    let handler = interrupted as extern "C" fn(c_int);
+    // SAFETY: a zeroed `sigaction` is one without flags and with an empty mask, and the handler only stores to an atomic.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_RESETHAND;
+        libc::sigaction(libc::SIGINT, &raw const action, std::ptr::null_mut());
+    }
+}
+
+/// Plays storage lives; true if nothing is wrong.
+fn storage(arguments: &Arguments) -> bool {
+    let workers = arguments
+        .jobs
+        .unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
+    let count = if arguments.forever {
+        u64::MAX
+    } else {
+        arguments.storage.unwrap_or_default()
+    };
+    if arguments.forever {
+        await_interrupt();
+    }
+    let mut reported = Duration::ZERO;
+    let mut tell = |run: &Run| {
+        if arguments.forever && run.took >= reported + REPORT {
+            reported = run.took;
+            println!(
+                "{} seeds in {:.0} min, {:.0} seeds a minute",
+                run.done.lives,
+                run.took.as_secs_f64() / 60.0,
+                run.per_minute()
+            );
+        }
+    };
+    let is_interrupted = || IS_INTERRUPTED.load(Ordering::Relaxed);
+    let run = play_lives(arguments.seed, count, workers, &is_interrupted, &mut tell);
+    if let Some(wrong) = &run.wrong {
+        eprintln!("{}\n{} lives before it were right", wrong.text, run.done.lives);
+        return false;
+    }
+    tell_storage(&run);
+    true
+}
+
+fn tell_storage(run: &Run) {
+    let done = &run.done;
+    println!(
+        "{} storage lives agree with the model ({} statements and ends, {} refused; {} loads, {} changes of definitions, {} votes, \
+         {} rows acted on; {} restarts, {} failures of the disk; {} reads by old snapshots, {} rows left the log, {} KiB merged; \
+         {} damages, {} refusals that named a file; {:.0} s, {:.0} seeds a minute)",
+        done.lives,
+        done.deeds,
+        done.refused,
+        done.loads,
+        done.schema_changes,
+        done.votes,
+        done.acted,
+        done.restarts,
+        done.broken,
+        done.old_reads,
+        done.homed,
+        done.merged >> 10,
+        done.damages,
+        done.noticed,
+        run.took.as_secs_f64(),
+        run.per_minute(),
+    );
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.forever || arguments.storage.is_some() {
+        return if storage(&arguments) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+    }
     if let Some(count) = arguments.histories {
         return if histories(&arguments, count) {
             ExitCode::SUCCESS

@@ -19,6 +19,13 @@ pub enum Fault {
         /// Which sync.
         nth: u64,
     },
+    /// The n-th read from now of files whose name begins so fails; later ones go well.
+    FailRead {
+        /// Beginning of file names; empty for all.
+        prefix: String,
+        /// Which read.
+        nth: u64,
+    },
     /// Syncs of files whose name begins so do nothing and report success. To prove that a test would catch a sync that
     /// the code forgot.
     SkipSync {
@@ -51,6 +58,14 @@ impl Faults {
     pub(crate) fn of_write(&mut self, name: &str) -> Outcome {
         let due = self.count_down(|fault| match fault {
             Fault::FailWrite { prefix, nth } if name.starts_with(prefix.as_str()) => Some(nth),
+            _ => None,
+        });
+        if due { Outcome::Failed } else { Outcome::Done }
+    }
+
+    pub(crate) fn of_read(&mut self, name: &str) -> Outcome {
+        let due = self.count_down(|fault| match fault {
+            Fault::FailRead { prefix, nth } if name.starts_with(prefix.as_str()) => Some(nth),
             _ => None,
         });
         if due { Outcome::Failed } else { Outcome::Done }

@@ -7,19 +7,23 @@
 //!   writes to one sector those up to some moment; any length between the durable and the last one;
 //! - names come and go durably with `sync_dir` only; before it, each name's changes are kept up to some moment;
 //! - a sync that failed leaves its writes uncertain for ever; a failed write leaves half of its bytes;
-//! - the medium may be full, bits may flip, sectors may become unreadable;
+//! - the medium may be full, bits may flip, sectors may become unreadable, bytes may land where others stood, a read may fail once;
+//! - a slow medium takes time: it moves the clock that it was given;
 //! - a planted `SkipSync` makes syncs do nothing, to prove that a test catches a forgotten one.
 //!
 //! Rules held: P1 no byte range of a segment file (`*.seg`) is written twice; a second write panics. An encrypted disk, which
 //! stands before this one, completes sectors (rule EN8) and needs `allow_rewrites`.
 //! Latches: one per disk, never held across anything but memory. Operations (creations, removals, renames, writes and
-//! syncs) are counted; `cut_power_at` ends the world before the operation with that number, so a sweep meets them all.
+//! syncs) are counted; `cut_power_at` ends the world before the operation with that number, so a sweep meets them all. `footprint`
+//! is a hash of all of them with their bytes: two runs of one seed have the same.
 
 use crate::crash::{self, DirectoryChange};
 use crate::faults::{Fault, Faults, Outcome};
 use crate::rng::Rng;
+use crate::sim_clock::SimClock;
 use crate::sim_file::{SECTOR, SimFile};
 use parking_lot::Mutex;
+use pbxt_base::checksum::xxh3;
 use pbxt_base::{Error, Result};
 use pbxt_io::{Disk, DiskFile, DiskLock, GIVE_BACK_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +48,9 @@ struct State {
     is_off: bool,
     free_bytes: Option<u64>,
     may_rewrite: bool,
+    footprint: u64,
+    /// A clock, and by how many milliseconds each operation moves it.
+    slowness: Option<(Arc<SimClock>, u64)>,
 }
 
 /// A simulated disk; clones are handles of the same one.
@@ -77,6 +84,7 @@ impl SimDisk {
             durable_names,
             next_file,
             may_rewrite: before.may_rewrite,
+            footprint: before.footprint,
             ..State::default()
         };
         Self {
@@ -145,6 +153,16 @@ impl SimDisk {
         self.state.lock().sector_writes
     }
 
+    /// A hash of all operations so far, with names, places and bytes.
+    pub fn footprint(&self) -> u64 {
+        self.state.lock().footprint
+    }
+
+    /// From now on each operation takes so many milliseconds of this clock.
+    pub fn slow_down(&self, clock: &Arc<SimClock>, millis: u64) {
+        self.state.lock().slowness = Some((Arc::clone(clock), millis));
+    }
+
     /// Whole content of a file, as a reader sees it.
     pub fn content(&self, name: &str) -> Result<Vec<u8>> {
         let mut state = self.state.lock();
@@ -177,6 +195,23 @@ impl SimDisk {
         Ok(())
     }
 
+    /// Puts bytes over those of a file, on the medium and for readers: a write that was meant for another place. False if they are the
+    /// same, or the file is shorter.
+    pub fn overwrite(&self, name: &str, offset: u64, bytes: &[u8]) -> Result<bool> {
+        let mut state = self.state.lock();
+        let file = state.file(name, "write over")?;
+        let mut before = vec![0; bytes.len()];
+        if !file.visible.read(&mut before, offset) || before == bytes {
+            return Ok(false);
+        }
+        for medium in [&mut file.visible, &mut file.durable] {
+            if medium.read(&mut before, offset) {
+                medium.write(bytes, offset);
+            }
+        }
+        Ok(true)
+    }
+
     /// Cuts a file off.
     pub fn truncate(&self, name: &str, len: u64) -> Result<()> {
         let mut state = self.state.lock();
@@ -206,7 +241,17 @@ impl State {
         }
         self.powered(name, op)?;
         self.operations += 1;
+        self.mark(name.as_bytes());
+        self.mark(op.as_bytes());
+        if let Some((clock, millis)) = &self.slowness {
+            clock.advance_millis(*millis);
+        }
         Ok(())
+    }
+
+    /// Adds to the footprint.
+    fn mark(&mut self, bytes: &[u8]) {
+        self.footprint = (self.footprint.rotate_left(7) ^ xxh3(bytes)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
     fn powered(&self, name: &str, op: &'static str) -> Result<()> {
@@ -416,8 +461,11 @@ impl DiskFile for Handle {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         state.powered(&self.name, "read")?;
+        if state.faults.of_read(&self.name) == Outcome::Failed {
+            return Err(failure(&self.name, "read", "input/output error"));
+        }
         let range = offset..offset + buf.len() as u64;
         let file = state
             .files
@@ -464,6 +512,8 @@ impl DiskFile for Handle {
         let failed = state.faults.of_write(&self.name) == Outcome::Failed;
         let written = if failed { &buf[..buf.len() / 2] } else { buf };
         state.bytes_written += written.len() as u64;
+        state.mark(&offset.to_le_bytes());
+        state.mark(written);
         if let Some(file) = state.files.get_mut(&self.number) {
             file.write(written, offset);
         }

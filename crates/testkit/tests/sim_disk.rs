@@ -2,7 +2,7 @@
 
 use pbxt_base::Error;
 use pbxt_io::{Disk, DiskFile};
-use pbxt_testkit::{Fault, SimDisk, Sweep};
+use pbxt_testkit::{Fault, SimClock, SimDisk, Sweep};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A file under a durable name, with nothing in it yet.
@@ -191,6 +191,60 @@ fn rotten_and_unreadable_sectors_are_what_readers_meet() {
     assert!(file.read_at(&mut [0; 2], 1023).is_err());
     disk.truncate("a", 100).expect("a cut");
     assert!(file.read_at(&mut byte, 600).is_err());
+}
+
+#[test]
+fn a_read_fails_once_and_later_ones_go_well() {
+    let disk = SimDisk::new();
+    let file = new_file(&disk, "a", 512);
+    disk.plant(Fault::FailRead {
+        prefix: "a".into(),
+        nth: 2,
+    });
+    let mut byte = [0];
+    let results: Vec<bool> = (0..4).map(|_| file.read_at(&mut byte, 0).is_ok()).collect();
+    assert_eq!(results, [true, false, true, true]);
+}
+
+#[test]
+fn bytes_that_land_in_the_wrong_place_stay_there() {
+    let disk = SimDisk::new();
+    let file = new_file(&disk, "a", 2048);
+    file.write_at(b"right", 600).expect("a write");
+    file.sync_data().expect("a sync");
+    assert!(disk.overwrite("a", 600, b"wrong").expect("a file"));
+    assert!(!disk.overwrite("a", 600, b"wrong").expect("the same"));
+    assert!(!disk.overwrite("a", 2046, b"wrong").expect("beyond its end"));
+    for disk in [disk.kill(), disk.crash(1)] {
+        assert_eq!(&disk.content("a").expect("a file")[600..605], b"wrong");
+    }
+}
+
+#[test]
+fn a_slow_disk_moves_the_clock() {
+    let (disk, clock) = (SimDisk::new(), std::sync::Arc::new(SimClock::new()));
+    disk.slow_down(&clock, 40);
+    new_file(&disk, "a", 512);
+    assert_eq!(
+        pbxt_io::Clock::now_millis(&*clock),
+        3 * 40,
+        "creation, sync, directory"
+    );
+}
+
+#[test]
+fn the_footprint_tells_what_was_done_in_which_order() {
+    let footprint = |bytes: &[&[u8]]| {
+        let disk = SimDisk::new();
+        let file = new_file(&disk, "a", 512);
+        for (at, bytes) in bytes.iter().enumerate() {
+            file.write_at(bytes, at as u64 * 8).expect("a write");
+        }
+        disk.crash(3).footprint()
+    };
+    assert_eq!(footprint(&[b"x", b"y"]), footprint(&[b"x", b"y"]));
+    assert_ne!(footprint(&[b"x", b"y"]), footprint(&[b"x", b"z"]));
+    assert_ne!(footprint(&[b"x", b"y"]), footprint(&[b"y", b"x"]));
 }
 
 #[test]
