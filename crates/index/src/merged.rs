@@ -109,12 +109,11 @@ impl MergedCursor {
         }
         for run in parts.runs.iter().filter(|run| !run.is_empty()) {
             let rested = self.resting.iter().position(|cursor| cursor.reads(run));
-            let mut cursor = match rested {
-                Some(rested) => self.resting.swap_remove(rested),
-                None => {
-                    let room = self.spare_rooms.pop().unwrap_or_default();
-                    RunCursor::new(Arc::clone(run), Arc::clone(cache)).with_room(room)
-                }
+            let mut cursor = if let Some(rested) = rested {
+                self.resting.swap_remove(rested)
+            } else {
+                let room = self.spare_rooms.pop().unwrap_or_default();
+                RunCursor::new(Arc::clone(run), Arc::clone(cache)).with_room(room)
             };
             cursor.seek(pos, self.forward)?;
             self.add(Source::Run(cursor));
