@@ -108,7 +108,7 @@ impl BlockSource for BlockCache {
     }
 }
 
-/// The cache, for who reads a row again that the same statement has read before: that is no further use of its block. With more
+/// The cache, for who changes a row, which the statement has mostly read before: that is no further use of its block. With more
 /// data than memory every block that is changed would count as used again otherwise, and push out those that are.
 pub(crate) struct Again<'c>(pub(crate) &'c BlockCache);
 

@@ -222,7 +222,7 @@ impl PackedBlock {
 }
 
 /// Entries of one stamp, taken in order.
-pub(crate) struct Packer {
+pub(crate) struct PackedBuilder {
     /// Whole keys and unpack information, entry after entry.
     bytes: Vec<u8>,
     lens: Vec<(u16, u16)>,
@@ -230,10 +230,10 @@ pub(crate) struct Packer {
     stamp: (TxnId, Lsn),
 }
 
-impl Packer {
+impl PackedBuilder {
     /// For so many entries at most, of at most so many bytes in the layout of a tree's.
-    pub(crate) fn new(bytes: usize, entries: usize) -> Packer {
-        Packer {
+    pub(crate) fn new(bytes: usize, entries: usize) -> PackedBuilder {
+        PackedBuilder {
             bytes: Vec::with_capacity(bytes),
             lens: Vec::with_capacity(entries),
             rows: Vec::with_capacity(entries),

@@ -16,10 +16,10 @@ use pbxt_base::{Lsn, Result, TxnId};
 use crate::columns::damaged;
 use crate::entry::EntryView;
 use crate::entry_room::EntryRoom;
-use crate::packed_block::{PackedBlock, Packer};
+use crate::packed_block::{PackedBlock, PackedBuilder};
 use crate::run_decode::Columns;
 use crate::seek::SeekPos;
-use crate::wide_block::{Builder, WideBlock};
+use crate::wide_block::{WideBlock, WideBuilder};
 
 /// Decoded entries of one block of a run, in the order of the index.
 pub struct RunBlock {
@@ -47,12 +47,12 @@ impl RunBlock {
         }
         let bytes = columns.memory_bytes(&reader)?;
         let form = if columns.have_one_stamp(tag.is_some()) {
-            let mut packer = Packer::new(bytes, columns.entries);
-            columns.each(&reader, tag, |entry| packer.push(entry))?;
-            let packed = packer.finish();
+            let mut builder = PackedBuilder::new(bytes, columns.entries);
+            columns.each(&reader, tag, |entry| builder.push(entry))?;
+            let packed = builder.finish();
             Form::Packed(packed.ok_or_else(|| damaged(&reader, "keys in order", "another order"))?)
         } else {
-            let mut builder = Builder::new(bytes, columns.entries);
+            let mut builder = WideBuilder::new(bytes, columns.entries);
             columns.each(&reader, tag, |entry| builder.push(entry))?;
             Form::Wide(builder.finish())
         };

@@ -61,15 +61,15 @@ impl WideBlock {
 }
 
 /// A block being filled, in memory measured before.
-pub(crate) struct Builder {
+pub(crate) struct WideBuilder {
     memory: Box<[Word]>,
     used: usize,
     starts: Vec<u32>,
 }
 
-impl Builder {
-    pub(crate) fn new(bytes: usize, entries: usize) -> Builder {
-        Builder {
+impl WideBuilder {
+    pub(crate) fn new(bytes: usize, entries: usize) -> WideBuilder {
+        WideBuilder {
             memory: Box::new_uninit_slice(bytes.div_ceil(WORD)),
             used: 0,
             starts: Vec::with_capacity(entries),
