@@ -211,7 +211,11 @@ fn merge(
     let sources = MergeSources {
         trees: &parts.frozen,
         runs: &[],
-        covers_base: parts.runs.is_empty(),
+        covered_below: if parts.runs.is_empty() {
+            MergeSources::ALL_COVERED
+        } else {
+            MergeSources::NONE_COVERED
+        },
     };
     let all = MergeRange {
         from: SeekPos::START,

@@ -3,9 +3,8 @@
 //! Why it exists: see index_merge_plan.rs for what is merged; here it is done, over as many steps as it takes. A job's output
 //! is installed when it is whole; until then readers go on with its inputs, which never change.
 //! States of a job: planned -> stretches written -> installed; dropped at any time, with its files.
-//! Rules: S17 to S19 (index_merge_plan.rs), S20 all events of a job are judged by one horizon, taken when it began: a run that
-//! could take no part then cannot count as settled later. X35 says what a merge drops. AL23 an index whose run the log's tail may
-//! name is left alone.
+//! Rules: S17 to S19 (index_merge_plan.rs), S20 a run that could take no part when a job began is older than nothing that the job
+//! drops. X35, X48 say what a merge drops. AL23 an index whose run the log's tail may name is left alone.
 //! Latches and I/O: the merge latch, held for a step: reads and writes meta files; the shape latch for an exchange.
 //! After a crash: files of unfinished jobs are removed at open.
 
@@ -49,6 +48,8 @@ struct IndexJob {
     choice: IndexChoice,
     sources: Vec<Arc<Run>>,
     horizon: CommitTs,
+    /// Rule X48.
+    covered_below: Lsn,
     /// Of the output (rule X36).
     swept: u64,
 }
@@ -222,10 +223,11 @@ impl IndexMerger {
                 }
                 moved |= move_pieces_down(&table, index);
                 let parts = index.parts();
-                match plan_index(&parts.runs, cut, need, |run| is_settled_run(db, run, horizon)) {
+                let left_out = LeftOut::of(db, &parts.runs, horizon);
+                match plan_index(&parts.runs, cut, need, |run| !left_out.has(run)) {
                     Some(choice) => {
                         bytes += choice.bytes();
-                        jobs.push(IndexJob::new(&table, number, choice, horizon));
+                        jobs.push(IndexJob::new(&table, number, choice, horizon, &left_out));
                     }
                     // An unsettled tag may settle without a change of the parts.
                     None if parts.runs.iter().all(|run| run.tag.is_none()) => {
@@ -247,6 +249,27 @@ fn is_settled_run(db: &Database, run: &Run, horizon: CommitTs) -> bool {
     })
 }
 
+/// Tagged runs that take no part in a merge (rule S18).
+struct LeftOut(Vec<(TxnId, Lsn)>);
+
+impl LeftOut {
+    fn of(db: &Database, runs: &[Arc<Run>], horizon: CommitTs) -> Self {
+        let left_out = runs.iter().filter(|run| !is_settled_run(db, run, horizon));
+        Self(left_out.filter_map(|run| run.tag).collect())
+    }
+
+    fn has(&self, run: &Run) -> bool {
+        run.tag.is_some_and(|tag| self.0.contains(&tag))
+    }
+
+    /// Below this LSN nobody can have written an event about a row of theirs: their entries bear their stamps, and every other
+    /// event of these rows was logged afterwards (rule S20).
+    fn begin(&self) -> Lsn {
+        let stamps = self.0.iter().map(|(_, lsn)| *lsn);
+        stamps.min().unwrap_or(MergeSources::ALL_COVERED)
+    }
+}
+
 fn move_pieces_down(table: &Table, index: &Index) -> bool {
     let _latch = table.shaping.lock();
     let parts = index.parts();
@@ -266,7 +289,13 @@ fn with_runs(parts: &IndexParts, runs: Vec<Arc<Run>>) -> IndexParts {
 }
 
 impl IndexJob {
-    fn new(table: &Arc<Table>, number: usize, choice: IndexChoice, horizon: CommitTs) -> Self {
+    fn new(
+        table: &Arc<Table>,
+        number: usize,
+        choice: IndexChoice,
+        horizon: CommitTs,
+        left_out: &LeftOut,
+    ) -> Self {
         let index = table.indexes[number].def.id;
         let inputs = choice.inputs.iter().filter(|pieces| !pieces.is_empty());
         let sources = inputs.map(|pieces| {
@@ -285,8 +314,14 @@ impl IndexJob {
         } else {
             inputs.map(|piece| piece.swept().cut()).min().unwrap_or(0)
         };
+        let covered_below = if choice.covers_base {
+            left_out.begin()
+        } else {
+            MergeSources::NONE_COVERED
+        };
         Self {
             sources: sources.collect(),
+            covered_below,
             swept,
             table: Arc::clone(table),
             number,
@@ -327,7 +362,7 @@ impl IndexJob {
         let sources = MergeSources {
             trees: &[],
             runs: &self.sources,
-            covers_base: self.choice.covers_base,
+            covered_below: self.covered_below,
         };
         let range = MergeRange {
             from: *from,

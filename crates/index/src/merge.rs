@@ -4,8 +4,9 @@
 //!                   weight. A merge rewrites a stretch of keys at a time, so that it can pause between stretches.
 //! Format / state:   none of its own; where a stretch ended is a (key, row id) pair, and the next one begins there.
 //! Rules:            X35 an aborted event is dropped; of the settled events of a pair only the one with the greatest LSN
-//!                   stays, without its transaction id; LSN and anti-entries go only if the sources cover the base, and
-//!                   so do the events of rows that are gone for all; unsettled events stay as they are.
+//!                   stays, without its transaction id; LSN and anti-entries go only where nothing older can lie outside
+//!                   the sources (X48), events of rows that are gone for all only if the base is covered; unsettled
+//!                   events stay as they are.
 //! Latches and I/O:  none held; reads runs ahead and past the cache.
 
 use std::sync::Arc;
@@ -50,8 +51,15 @@ pub struct MergeSources<'a> {
     pub trees: &'a [Arc<Tree>],
     /// Runs.
     pub runs: &'a [Arc<Run>],
-    /// True if no part outside of these has an event of the stretch that is older than one in these.
-    pub covers_base: bool,
+    /// Rule X48: an event below this LSN has no older one of its pair in a part outside of these. 0: the base is outside.
+    pub covered_below: Lsn,
+}
+
+impl MergeSources<'_> {
+    /// Nothing outside is older than anything in these.
+    pub const ALL_COVERED: Lsn = Lsn::new(u64::MAX);
+    /// The base is outside.
+    pub const NONE_COVERED: Lsn = Lsn::new(0);
 }
 
 /// A stretch of the index.
@@ -117,7 +125,7 @@ pub fn merge_events(
         }
         events.clear();
         walk.take_pair(&key, row, judge, &mut events)?;
-        reduce(&mut events, sources.covers_base, || judge.is_gone(row));
+        reduce(&mut events, sources.covered_below, || judge.is_gone(row));
         for event in &events {
             out.push(&key, row, event.lsn, event.sign, event.txn, &event.unpack)?;
         }
@@ -125,8 +133,9 @@ pub fn merge_events(
     Ok(None)
 }
 
-/// Drops what decides nothing (rule X35). The events of one pair come in order and stay in it.
-fn reduce(events: &mut Vec<Event>, covers_base: bool, is_gone: impl FnOnce() -> bool) {
+/// Drops what decides nothing (rules X35, X48). The events of one pair come in order and stay in it.
+fn reduce(events: &mut Vec<Event>, covered_below: Lsn, is_gone: impl FnOnce() -> bool) {
+    let covers_base = covered_below > MergeSources::NONE_COVERED;
     events.retain(|event| event.standing != EventStanding::Aborted);
     if events.is_empty() {
         return;
@@ -151,7 +160,7 @@ fn reduce(events: &mut Vec<Event>, covers_base: bool, is_gone: impl FnOnce() -> 
     events[at].txn = TxnId::new(0);
     // An unsettled event below a settled one cannot be, as the row is locked by its writer until it settles; but if it
     // were, only the LSN could tell.
-    if covers_base && at == 0 {
+    if at == 0 && events[at].lsn < covered_below {
         if events[at].sign == Sign::Anti {
             events.remove(at);
         } else {

@@ -26,6 +26,13 @@ fn storage_lives_agree_with_the_model() {
     assert!(did_all, "the lives were too calm: {all:?}");
 }
 
+/// Lives that found an error once.
+#[test]
+fn storage_lives_that_went_wrong_agree_with_the_model() {
+    // S20: a merge dropped anti-entries that a run left out still needed.
+    life(11_730);
+}
+
 #[test]
 fn a_seed_writes_the_same_bytes_again() {
     for seed in 101..=112 {

@@ -133,9 +133,12 @@ impl Life {
             }
             let key = |row: &Row| (row.numbers[index.column], if index.unique { 0 } else { row.id() });
             if !found.is_sorted_by_key(key) {
+                eprintln!("DBG {} {:?}\nSCANNED {:?}", index.name, found, rows.values());
+            }
+            if let Some(pair) = found.windows(2).find(|pair| key(&pair[0]) > key(&pair[1])) {
                 return Err(self.wrong(&format!(
-                    "SM5: index {} forward {forward} is out of order",
-                    index.name
+                    "SM5: index {} forward {forward} is out of order: {:?} before {:?}",
+                    index.name, pair[0], pair[1]
                 )));
             }
             let count = found.len();

@@ -1,0 +1,95 @@
+//! Runs of loads that a merge leaves out: what was written about their rows afterwards must not be dropped before they are merged.
+//!
+//! Rules S18, S20 and D23 of storage.md and durability.md, X48 of indexes.md.
+
+mod common;
+
+use common::{Bench, row};
+use pbxt::{NewVersion, Progress, Result, Session};
+use pbxt_base::RowId;
+use pbxt_sim::client::Client;
+use pbxt_sim::table::{PlayRow, PlayTable};
+
+/// More rows than statements put into the log.
+const MANY: u32 = 3000;
+/// Rows of the base.
+const FEW: u32 = 200;
+
+fn full(id: u32) -> PlayRow {
+    PlayRow {
+        group: Some(id % 7),
+        ..row(id)
+    }
+}
+
+fn put(session: &mut Session, table: &PlayTable, row: &PlayRow) -> Result<()> {
+    let keys = table.key_changes(None, row)?;
+    let payload = table.encode(row)?;
+    let version = NewVersion {
+        payload: &payload,
+        schema_version: table.schema_version(),
+        keys: &keys,
+    };
+    session.insert_or_load(&table.table, version).map(|_| ())
+}
+
+fn load(client: &mut Client, table: &PlayTable, ids: std::ops::Range<u32>) {
+    let session = &mut client.session;
+    session.begin_statement().expect("a statement");
+    session.bulk_begin(&table.table, u64::MAX, false);
+    for id in ids {
+        put(session, table, &full(id)).expect("a row of a load");
+    }
+    session.bulk_end(&table.table, false).expect("a load");
+    session.end_statement();
+    session.commit().expect("a commit");
+}
+
+/// A base that bears no stamp.
+fn with_base() -> Bench {
+    let mut bench = Bench::new();
+    for id in 0..FEW {
+        bench.client.insert(&bench.table, &full(id)).expect("an insert");
+    }
+    bench.client.session.commit().expect("a commit");
+    bench.db.checkpoint_step().expect("a checkpoint");
+    bench
+}
+
+/// Moves every second row from `first` on to another group, and makes runs of the entries that says so.
+fn regroup(bench: &mut Bench, first: u32) {
+    let found: Vec<(RowId, u32)> = bench.rows().into_iter().map(|(row, old)| (row, old.id)).collect();
+    for (row, id) in found.into_iter().filter(|(_, id)| *id >= first && id % 2 == 0) {
+        let regrouped = |old: &PlayRow| PlayRow {
+            group: Some(100 + id % 3),
+            ..old.clone()
+        };
+        let changed = bench.client.update(&bench.table, row, regrouped);
+        changed.expect("an update").expect("a row");
+    }
+    bench.client.session.commit().expect("a commit");
+    bench.db.checkpoint_step().expect("a checkpoint");
+}
+
+fn merge(bench: &Bench) {
+    while bench.db.index_merge_step().expect("a merge") == Progress::Worked {}
+}
+
+#[test]
+fn entries_are_not_taken_back_to_life_when_recovery_finds_another_load() {
+    let mut bench = with_base();
+    let other = PlayTable::create(&bench.db, "other").expect("another table");
+    load(&mut bench.client, &bench.table, FEW..MANY);
+    regroup(&mut bench, FEW);
+    // It keeps the runs of all loads out of merges until the next checkpoint (D23).
+    load(&mut bench.client, &other, 0..MANY);
+    drop(other);
+    bench.crash_reopen();
+    merge(&bench);
+    bench.settle();
+    bench.crash_reopen();
+    bench.client.session.rollback().expect("no transaction");
+    bench.db.checkpoint_step().expect("a checkpoint");
+    merge(&bench);
+    bench.settle();
+}
