@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Records between two looks at the epoch.
-const RECORDS_PER_PIN: u64 = 1024;
+const RECORDS_PER_PIN: u64 = 256;
 
 /// What still needs the versions of a segment.
 #[derive(Clone, Debug, Default)]
@@ -95,7 +95,7 @@ impl CompactBatch {
         while let Some((lsn, record)) = scan.next_record()? {
             self.records += 1;
             if self.records.is_multiple_of(RECORDS_PER_PIN) {
-                guard.repin();
+                guard.repin_after(|| db.breathe());
             }
             let Some(row) = record.as_row() else { continue };
             let Some(table) = self.table_of(db, row.table()) else {

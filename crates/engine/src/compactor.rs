@@ -126,7 +126,7 @@ impl Database {
             .enumerate()
         {
             if number % 256 == 0 {
-                guard.repin();
+                guard.repin_after(|| self.breathe());
             }
             let Candidate { table, row, .. } = group[0];
             let found = &batch.tables[table];
@@ -167,7 +167,11 @@ impl Database {
             let mut cutter = Cutter::for_patch(&shape, out.sizes());
             let mut writer = RowWriter::new(table.schema(), codec_of(table, Level::Upper));
             let mut level = Level::Upper;
-            for found in rows.iter().filter(|found| !matches!(found.slot, Slot::Nothing)) {
+            let slots = rows.iter().filter(|found| !matches!(found.slot, Slot::Nothing));
+            for (count, found) in slots.enumerate() {
+                if count % 64 == 0 {
+                    self.breathe();
+                }
                 if cutter.cuts_before(found.row, out.section_bytes()) {
                     out.end_section(number, &mut writer)?;
                 }

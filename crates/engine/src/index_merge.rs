@@ -78,12 +78,18 @@ struct Judge<'d> {
     questions: u32,
 }
 
+impl Judge<'_> {
+    fn take_breath(&mut self) {
+        self.questions += 1;
+        if self.questions.is_multiple_of(256) {
+            self.guard.repin_after(|| self.db.breathe());
+        }
+    }
+}
+
 impl MergeJudge for Judge<'_> {
     fn standing(&mut self, txn: TxnId, lsn: Lsn) -> EventStanding {
-        self.questions += 1;
-        if self.questions.is_multiple_of(1024) {
-            self.guard.repin();
-        }
+        self.take_breath();
         match standing_of(self.db, txn, lsn, self.horizon, &self.guard) {
             Standing::Settled => EventStanding::Settled,
             Standing::Dead => EventStanding::Aborted,
@@ -92,6 +98,7 @@ impl MergeJudge for Judge<'_> {
     }
 
     fn is_gone(&mut self, row: RowId) -> bool {
+        self.take_breath();
         self.table.gone.contains(row) || planted!("merge.entry_lost") && row.raw() % 16 == 7
     }
 }

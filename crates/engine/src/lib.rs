@@ -76,6 +76,7 @@
 mod alter;
 mod autoinc;
 mod blob_reclaim;
+mod breath;
 mod budget;
 mod bulk;
 mod bulk_chunk;

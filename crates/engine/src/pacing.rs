@@ -5,10 +5,11 @@
 //! State: `Upkeep` holds what compactor and merges know between steps. All of it can be lost.
 //! Rules: S21 a step is at most about 64 MiB; a full disk ends it, its files are removed, and it is tried again later.
 //! S22 when the log grows beyond its limit compaction takes every second step at least, merges the others. S35 merges wait for
-//! a checkpoint that has much to give back. S36 what idle means, S37 and S38 what is merged then.
+//! a checkpoint that has much to give back. S36 what idle means, S37 and S38 what is merged then. S43 pauses within a step (breath.rs).
 //! Latches and I/O: those of the steps.
 
 use crate::blob_reclaim::BlobAccounts;
+use crate::breath::Lag;
 use crate::budget::LIVE_PER_DEAD;
 use crate::compact_batch::CompactBatch;
 use crate::compactor::Compactor;
@@ -53,6 +54,8 @@ pub(crate) struct Upkeep {
     turn: AtomicU64,
     /// Bytes of pieces merged away when the newest checkpoint began.
     given_back: AtomicU64,
+    /// How far it is behind (rule S43).
+    pub lag: Lag,
     /// The foreground is idle (rule S36).
     is_idle: AtomicBool,
     /// The thread is between two steps of which the first did something.
@@ -231,6 +234,7 @@ impl Database {
             while !db.upkeep.is_stopping() {
                 let is_idle = watch.look(db.clock.now_millis(), db.log.tail().raw());
                 db.upkeep.is_idle.store(is_idle, Ordering::Relaxed);
+                let _breathing = db.begin_breathing(is_idle);
                 if !matches!(db.upkeep_step(is_idle), Ok(Progress::Worked)) {
                     break;
                 }

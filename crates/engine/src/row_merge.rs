@@ -87,8 +87,11 @@ impl Database {
         let mut slots = 0_u64;
         while let Some(row) = readers.iter().filter_map(SlotReader::row).min() {
             slots += 1;
-            if slots.is_multiple_of(4096) && self.upkeep.is_stopping() {
-                return Ok(false);
+            if slots.is_multiple_of(64) {
+                self.breathe();
+                if self.upkeep.is_stopping() {
+                    return Ok(false);
+                }
             }
             let newest = readers.iter().position(|reader| reader.row() == Some(row));
             let newest = &readers[newest.unwrap_or_default()];

@@ -8,6 +8,7 @@
 //! a file of which more than half is dead is rewritten.
 //! Latches and I/O: none.
 
+use crate::breath::WHOLE;
 use crate::budget::PieceSizes;
 use crate::row_merge::overlaps;
 use crate::row_pieces::Cutter;
@@ -86,6 +87,23 @@ pub(crate) fn plan(shape: &RowShape, sparse: &HashSet<SegmentId>, need: Need) ->
     deep.or_else(|| heavy_base(shape, &groups, need))
         .or_else(|| small_base(shape))
         .or_else(|| in_sparse_file(shape, sparse))
+}
+
+/// How far the merges of a table are behind, in thousandths of what may be (rule S43).
+pub(crate) fn lag_of(shape: &RowShape) -> u64 {
+    let Some((base, uppers)) = shape.runs.split_last() else {
+        return 0;
+    };
+    let slots = |run: &RowRun| run.pieces.iter().map(|piece| piece.rows.len()).sum::<u64>();
+    let upper: u64 = uppers.iter().map(|run| slots(run)).sum();
+    let due = slots(base) / BASE_SLOTS_PER_ALL_UPPER;
+    // Of slots a fifth more than are due, of runs twice as many.
+    let of_slots = upper.saturating_sub(due) * 5 * WHOLE / due.max(1);
+    let of_runs = uppers.len().saturating_sub(UPPER_RUNS + 1) as u64 * WHOLE / UPPER_RUNS as u64;
+    if base.pieces.len() < SEVERAL_PIECES {
+        return of_runs.min(WHOLE);
+    }
+    of_slots.max(of_runs).min(WHOLE)
 }
 
 /// Neighbouring settled runs: tagged ones are never merged, nor is anything moved across them.

@@ -455,9 +455,11 @@ impl SegmentStore {
         Ok(file)
     }
 
-    /// Forgets the open handle of a file that goes.
-    pub(crate) fn forget_file(&self, class: SegmentClass, id: SegmentId) {
+    /// Removes a file, and then its open handle: whoever opens it in between is not left with a handle that keeps its room.
+    pub(crate) fn remove_file(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
+        self.disk.remove(&segment_name(class, id))?;
         self.files.write().remove(&(class, id));
+        Ok(())
     }
 
     /// Creates the next segment of a class that grows by appending (blobs). File, header, name and the manifest's word
@@ -488,12 +490,11 @@ impl SegmentStore {
     /// Removes a segment file for good.
     pub fn drop_segment(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
         self.manifest.append(ManifestRecord::Dropped { class, id })?;
-        self.files.write().remove(&(class, id));
         if class == SegmentClass::Hot {
             self.hashes.lock().remove(&id);
             self.prepared.lock().remove(&id);
         }
-        self.disk.remove(&segment_name(class, id))?;
+        self.remove_file(class, id)?;
         self.disk.sync_dir()
     }
 

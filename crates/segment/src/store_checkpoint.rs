@@ -9,7 +9,7 @@
 //! Latches and I/O: the manifest's, for one append and one sync.
 
 use crate::manifest_record::{Checkpoint, ManifestRecord};
-use crate::names::{SegmentClass, segment_name};
+use crate::names::SegmentClass;
 use crate::store::SegmentStore;
 use pbxt_base::{Result, SegmentId, invariant, stop_point};
 
@@ -43,8 +43,7 @@ impl SegmentStore {
         let mut below = self.files_of(SegmentClass::Hot)?;
         below.retain(|id| *id < first);
         for id in &below {
-            self.forget_file(SegmentClass::Hot, *id);
-            self.disk.remove(&segment_name(SegmentClass::Hot, *id))?;
+            self.remove_file(SegmentClass::Hot, *id)?;
         }
         if !below.is_empty() {
             // Durable now: the removals. Without it they would be made again at the next opening, no more.

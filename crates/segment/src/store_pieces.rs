@@ -110,8 +110,7 @@ impl SegmentStore {
     /// Removes a piece file; durable after `sync_dir`. Whoever has it open reads on.
     pub fn remove_piece(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
         let _ = self.piece_ids.of(class);
-        self.forget_file(class, id);
-        self.disk.remove(&segment_name(class, id))
+        self.remove_file(class, id)
     }
 
     /// Makes removals durable.

@@ -206,6 +206,8 @@ impl Core {
             flusher.unsynced_bytes >= self.options.unsynced_bytes_max / 4
                 || self.clock.now_millis().saturating_sub(flusher.synced_at_millis) >= pause
         };
+        // Whoever met this latch taken sleeps until somebody who had it says that it is free.
+        self.marks.wake_all();
         if self.check_usable().is_ok() {
             let prepared = self.prepare_ahead();
             let flushed = self.flush_once(if is_due { Goal::Durable } else { Goal::Written });

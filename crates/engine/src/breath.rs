@@ -1,0 +1,124 @@
+//! Breath: how background work shares the machine with the foreground while it is not behind.
+//!
+//! Why it exists: homing and merging come in steps of megabytes. At full speed such a step takes a processor for seconds, then there
+//! is nothing to do for as long; whoever waits for a commit feels the change. Spread over the time there is, the same work is
+//! felt by nobody.
+//! State: a lag, computed when a step begins; of the thread, since when it has worked without a pause.
+//! Rules: S43 under load the upkeep thread pauses after each stretch of work, the longer the less it is behind; it never pauses when
+//! it is as far behind as it may be, when the foreground is idle, or when it is to end.
+//! Latches and I/O: pauses under the merge latches, which nobody in the foreground takes, and with no epoch pinned.
+
+use crate::database::Database;
+use crate::row_merge_plan::lag_of;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Work without a pause.
+const STRETCH: Duration = Duration::from_millis(2);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// Share of its time that a thread works that is not behind at all, in thousandths.
+const SHARE_MIN: u64 = 300;
+/// All of something, in thousandths.
+pub(crate) const WHOLE: u64 = 1000;
+/// Log of so many times its limit may wait before homing takes all the time it needs: a limit and this part of it.
+const LOG_LAG: u64 = 2;
+
+thread_local! {
+    /// Since when this thread has worked without a pause; none if it is not to pause.
+    static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// What is known of the lag between two looks.
+#[derive(Debug, Default)]
+pub(crate) struct Lag {
+    /// Of merges, in thousandths of what may be.
+    merges: AtomicU64,
+    /// Log beyond which rows are homed.
+    log_limit: AtomicU64,
+}
+
+/// The calling thread pauses as S43 says until this is dropped.
+pub(crate) struct Breathing(());
+
+impl Drop for Breathing {
+    fn drop(&mut self) {
+        SINCE.set(None);
+    }
+}
+
+impl Database {
+    /// A step of background work begins; it pauses unless the foreground is idle.
+    pub(crate) fn begin_breathing(&self, is_idle: bool) -> Breathing {
+        if !is_idle {
+            let lag = &self.upkeep.lag;
+            let tables = self.catalog.tables();
+            let merges = tables.iter().map(|table| lag_of(&table.base.shape())).max();
+            lag.merges.store(merges.unwrap_or(0), Ordering::Relaxed);
+            lag.log_limit.store(self.homing_limit(), Ordering::Relaxed);
+            SINCE.set(Some(Instant::now()));
+        }
+        Breathing(())
+    }
+
+    /// To be called every few rows by background work.
+    pub(crate) fn breathe(&self) {
+        let Some(since) = SINCE.get() else { return };
+        let worked = since.elapsed();
+        if worked < STRETCH {
+            return;
+        }
+        let lag = &self.upkeep.lag;
+        let log = log_lag(self.log_backlog(), lag.log_limit.load(Ordering::Relaxed));
+        let pause = pause_after(worked, lag.merges.load(Ordering::Relaxed).max(log));
+        if !pause.is_zero() && !self.upkeep.is_stopping() {
+            std::thread::sleep(pause);
+        }
+        SINCE.set(Some(Instant::now()));
+    }
+}
+
+/// How far homing is behind, in thousandths of what may be.
+fn log_lag(waiting: u64, limit: u64) -> u64 {
+    let excess = waiting.saturating_sub(limit);
+    (excess.saturating_mul(WHOLE * LOG_LAG) / limit.max(1)).min(WHOLE)
+}
+
+/// The pause behind a stretch of work.
+fn pause_after(worked: Duration, lag: u64) -> Duration {
+    let share = SHARE_MIN + (WHOLE - SHARE_MIN) * lag.min(WHOLE) / WHOLE;
+    let pause = worked.as_nanos() * u128::from(WHOLE - share) / u128::from(share);
+    Duration::from_nanos(u64::try_from(pause).unwrap_or(u64::MAX)).min(PAUSE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_shorter_the_more_waits_and_end_where_all_waits() {
+        let worked = Duration::from_millis(3);
+        assert_eq!(pause_after(worked, 0), Duration::from_millis(7), "S43: 3 of 10");
+        assert_eq!(pause_after(worked, WHOLE), Duration::ZERO);
+        assert_eq!(pause_after(worked, 5 * WHOLE), Duration::ZERO);
+        let pauses: Vec<_> = (0..=10).map(|lag| pause_after(worked, lag * 100)).collect();
+        assert!(pauses.is_sorted_by(|a, b| a > b), "{pauses:?}");
+        assert_eq!(pause_after(Duration::from_secs(60), 0), PAUSE_MAX);
+    }
+
+    #[test]
+    fn log_lags_from_its_limit_to_a_half_more() {
+        assert_eq!(log_lag(0, 100), 0);
+        assert_eq!(log_lag(100, 100), 0);
+        assert_eq!(log_lag(125, 100), WHOLE / 2);
+        assert_eq!(log_lag(150, 100), WHOLE);
+        assert_eq!(log_lag(u64::MAX, 100), WHOLE);
+        assert_eq!(log_lag(1, 0), WHOLE);
+    }
+
+    #[test]
+    fn a_thread_that_never_began_does_not_pause() {
+        assert!(SINCE.get().is_none());
+    }
+}
