@@ -47,6 +47,7 @@ pub const NAMES: &[&str] = &[
     "checkpoint.after_begin",
     "checkpoint.after_freeze",
     "checkpoint.after_install",
+    "checkpoint.after_txns",
     "checkpoint.before_log_wait",
     "checkpoint.after_image",
     "checkpoint.before_note",

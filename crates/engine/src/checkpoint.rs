@@ -135,6 +135,7 @@ impl Database {
         for found in &prepared {
             out.prepared(found)?;
         }
+        stop_point!("checkpoint.after_txns");
         let mut named = FileSet::from([(SegmentClass::Meta, out.id())]);
         let lasting = moment.tables.iter().filter(|(table, _)| !table.temporary);
         for (table, def) in lasting {

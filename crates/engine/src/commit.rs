@@ -11,7 +11,7 @@
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::image::PreparedImage;
-use crate::session::{FlushAtCommit, Mark, Phase, Session, Work};
+use crate::session::{FlushAtCommit, Mark, Phase, ROWS_BETWEEN_LOOKS, Session, Work};
 use pbxt_base::{CommitTs, Lsn, TableId, TxnId, planted, stop_point};
 use pbxt_txlog::{CountDelta, EndRecord, Log, Outcome, PrepareRecord, RollbackToRecord, Space, VoidRange};
 
@@ -28,23 +28,43 @@ impl Session {
             Phase::Active | Phase::Prepared => {
                 let end = match self.publish_commit() {
                     Err(Error::Unserializable) => return Err(self.give_up_unserializable()),
-                    end => end?,
+                    Err(error) => return Err(self.give_up_commit(error)),
+                    Ok(end) => end,
                 };
                 let flush = self.config.flush;
                 let logged = self.work.logged;
                 self.finish();
                 if logged {
                     self.db.waits.ordered(&self.gate);
-                    self.db.wait_for(end, flush)
-                } else {
-                    Ok(())
+                    self.db.wait_for(end, flush)?;
                 }
+                self.pause_if_due();
+                Ok(())
             }
             Phase::Ordered => {
                 // The prepare record is durable and the host's own log decides: no second flush.
                 self.finish();
+                self.pause_if_due();
                 Ok(())
             }
+        }
+    }
+
+    /// Rule T44: what could not be committed is rolled back, or the next commit of the session would bring it. A transaction that has
+    /// voted stays as it is: its coordinator decides.
+    fn give_up_commit(&mut self, error: Error) -> Error {
+        if self.phase == Phase::Active {
+            // An abort that cannot be logged is still an abort.
+            let _ = self.rollback();
+        }
+        error
+    }
+
+    /// Rule D25, for transactions of few rows: with nothing held.
+    fn pause_if_due(&mut self) {
+        if self.rows_since_pause >= ROWS_BETWEEN_LOOKS {
+            self.rows_since_pause = 0;
+            self.db.pressure();
         }
     }
 
@@ -140,8 +160,16 @@ impl Session {
         self.phase = Phase::Doomed(why);
     }
 
-    /// Rule T8: what lies in [mark, now) is void for everyone.
+    /// Rule T8: what lies in [mark, now) is void for everyone. If that cannot be logged the whole transaction is rolled back (T44).
     pub(crate) fn roll_back_to_mark(&mut self, mark: &Mark) -> Result<()> {
+        let done = self.void_since(mark);
+        if done.is_err() {
+            self.doom("work could not be taken back");
+        }
+        done
+    }
+
+    fn void_since(&mut self, mark: &Mark) -> Result<()> {
         self.referenced_changes += 1;
         for (position, work) in self.work.tables.iter_mut().enumerate() {
             let marked = mark.rows.get(position).copied().unwrap_or_default();
@@ -166,9 +194,10 @@ impl Session {
             to: reservation.lsn(),
         };
         record(range.to).encode_into(reservation.bytes_mut());
+        // Before the latch of the transaction table: a commit that has it may wait until this record can be written.
+        let end = reservation.publish();
         stop_point!("rollback.after_append");
         self.db.txns.add_void(self.work.txn, range.from..range.to);
-        let end = reservation.publish();
         drop(operation);
         merge_void(&mut self.work.voids, range);
         self.work.last_lsn = end;
@@ -224,6 +253,8 @@ impl Session {
     /// Gives back everything the ended transaction held and returns to Idle.
     pub(crate) fn finish(&mut self) {
         let work = std::mem::take(&mut self.work);
+        // Those before were looked at under way.
+        self.rows_since_pause += work.rows_written % ROWS_BETWEEN_LOOKS;
         self.db.waits.detach(work.txn);
         self.shown.end();
         self.db.release(work);

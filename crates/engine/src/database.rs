@@ -324,6 +324,7 @@ impl Database {
         self.horizon.fetch_max(live.horizon().raw(), Ordering::AcqRel);
         self.txns.advance_low_water(&live);
         self.end_old_snapshots(self.clock.now_millis());
+        self.watch_trees();
         self.fit_block_cache();
     }
 

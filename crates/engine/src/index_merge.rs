@@ -316,12 +316,12 @@ impl IndexJob {
             Arc::new(Run::of(index, tag, pieces))
         });
         let inputs = choice.inputs.iter().flatten();
-        let swept = if choice.covers_base {
+        let swept = if choice.covers_all {
             table.sweep.cut()
         } else {
             inputs.map(|piece| piece.swept().cut()).min().unwrap_or(0)
         };
-        let covered_below = if choice.covers_base {
+        let covered_below = if choice.covers_all {
             left_out.begin()
         } else {
             MergeSources::NONE_COVERED

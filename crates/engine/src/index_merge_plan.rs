@@ -34,6 +34,8 @@ pub(crate) struct IndexChoice {
     /// Pieces by run.
     pub inputs: Vec<Vec<Arc<RunPiece>>>,
     pub covers_base: bool,
+    /// Every run that may take part and has something of these keys does (rule X48).
+    pub covers_all: bool,
     /// Keys at which the output is cut.
     pub cuts: Vec<Vec<u8>>,
 }
@@ -68,6 +70,7 @@ pub(crate) fn plan_index(
     if !may_take(base) {
         return None;
     }
+    let others = uppers.len();
     let uppers: Vec<&Arc<Run>> = uppers.iter().filter(|run| may_take(run)).collect();
     let upper_entries: u64 = uppers.iter().map(|run| run.entries()).sum();
     let per_upper = match need {
@@ -82,7 +85,7 @@ pub(crate) fn plan_index(
         let count = crate::row_merge_plan::tier(sizes);
         return Some(among_uppers(base, &uppers[..count]));
     }
-    small_base(base).or_else(|| sweep(base, &uppers, cut?))
+    small_base(base, others).or_else(|| sweep(base, &uppers, cut?))
 }
 
 /// The piece that was longest ago rid of entries of gone rows, with what it overlaps.
@@ -137,6 +140,7 @@ fn all_into_base(base: &Arc<Run>, uppers: &[&Arc<Run>]) -> IndexChoice {
         target: Arc::clone(base),
         inputs: runs.chain([base.pieces.clone()]).collect(),
         covers_base: true,
+        covers_all: true,
         cuts: Vec::new(),
     }
 }
@@ -150,6 +154,7 @@ fn among_uppers(base: &Arc<Run>, uppers: &[&Arc<Run>]) -> IndexChoice {
         target: Arc::clone(uppers[uppers.len() - 1]),
         inputs: uppers.iter().map(|run| run.pieces.clone()).collect(),
         covers_base: false,
+        covers_all: false,
         cuts: borders.map(|pair| pair[1].first_key().to_vec()).collect(),
     }
 }
@@ -174,6 +179,7 @@ fn close(base: &Arc<Run>, runs: &[&Arc<Run>], seed: &Arc<RunPiece>) -> IndexChoi
             .map(|run| overlapping(run, first, last).cloned().collect())
             .collect(),
         covers_base: true,
+        covers_all: true,
         cuts: Vec::new(),
     }
 }
@@ -189,8 +195,9 @@ fn overlapping<'r>(
     run.pieces[begin..end.max(begin)].iter()
 }
 
-/// Small pieces of the base that follow each other, from the right, where they come.
-fn small_base(base: &Arc<Run>) -> Option<IndexChoice> {
+/// Small pieces of the base that follow each other, from the right, where they come. Upper runs, if there are `uppers`, may need what
+/// these pieces say.
+fn small_base(base: &Arc<Run>, uppers: usize) -> Option<IndexChoice> {
     if base.tag.is_some() {
         return None;
     }
@@ -204,6 +211,7 @@ fn small_base(base: &Arc<Run>) -> Option<IndexChoice> {
         target: Arc::clone(base),
         inputs: vec![base.pieces[base.pieces.len() - count..].to_vec()],
         covers_base: true,
+        covers_all: uppers == 0,
         cuts: Vec::new(),
     })
 }

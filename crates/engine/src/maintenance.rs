@@ -180,6 +180,15 @@ impl Database {
         trees >= figures.tree_limit || self.log_behind_checkpoint() >= figures.log_limit || self.gain_is_due()
     }
 
+    /// Keeps the figure of D25 true while a checkpoint runs, which may take long, and between attempts.
+    pub(crate) fn watch_trees(&self) {
+        let figures = &self.maintenance;
+        let is_waiting = self.clock.now_millis() < figures.retry_at.load(Ordering::Relaxed);
+        if is_waiting || figures.running.load(Ordering::Relaxed) > 0 {
+            self.checkpoint_due();
+        }
+    }
+
     /// Bytes of log that recovery would read.
     pub(crate) fn log_behind_checkpoint(&self) -> u64 {
         // The first segment has number 1.

@@ -160,7 +160,7 @@ impl Database {
             .then_some(|db: &Self, _| db.compact_step())
             .map(|step| step as Step);
         let mut merges: Vec<Step> = Vec::new();
-        if !self.gain_is_due() {
+        if !self.gain_is_due() || self.upkeep.superseded_bytes() == 0 {
             merges = vec![Self::row_merge_step_when, Self::index_merge_step_when];
         }
         let turn = self.upkeep.turn.fetch_add(1, Ordering::Relaxed);

@@ -154,8 +154,11 @@ impl Database {
     /// Rolls a detached prepared transaction back; durable on return.
     pub fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
         let work = self.prepared.take(xid)?;
-        self.abort(work.txn, true)?;
+        let logged = self.abort(work.txn, true);
+        // Without an END in the log it may come back prepared after a crash; here and now it holds nothing any more.
+        self.prepared.forget_vote(work.txn);
         self.release(work);
+        logged?;
         // Durable now: the outcome. Without it the transaction would come back prepared after a crash.
         self.wait_for(self.log.tail(), FlushAtCommit::Durable)
     }

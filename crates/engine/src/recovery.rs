@@ -170,6 +170,15 @@ impl PassA {
         self.prepared.insert(txn, found);
     }
 
+    /// A run bears the stamp of this transaction. It may have begun behind the image's list of transactions and have no END, or
+    /// none but that of its rollback: then nothing else says that it did not commit.
+    fn note_stamp(&mut self, txn: TxnId, rows: &mut TailRows) {
+        self.note_txn(txn);
+        if self.fates.fate(txn) == Fate::Aborted {
+            rows.traces.insert(txn);
+        }
+    }
+
     /// Several records in a row may name the pieces of one run.
     fn note_load(&mut self, lsn: Lsn, load: &IngestRef<'_>) {
         self.note_txn(load.txn());
@@ -271,6 +280,9 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
     pieces.add_loads(&catalog, &pass.loads, &pass.fates)?;
     let mut tail_rows = read_rows(store, threads, blobs, &pass, &catalog, &end, has_image)?;
     pieces.remove_orphans(checkpoint.map(|checkpoint| checkpoint.image))?;
+    for &txn in &pieces.stamps {
+        pass.note_stamp(txn, &mut tail_rows);
+    }
     let txns = pass.image(&tail_rows.traces);
     let mut prepared: Vec<PreparedImage> = std::mem::take(&mut pass.prepared).into_values().collect();
     for found in &mut prepared {

@@ -200,6 +200,8 @@ fn install_runs(index: &Index, runs: Vec<Arc<Run>>) {
 /// Piece files that image and tail name, each opened once (rule D22).
 pub(crate) struct Pieces<'s> {
     store: &'s Arc<SegmentStore>,
+    /// Transactions whose stamps the image's runs have.
+    pub stamps: BTreeSet<TxnId>,
     files: HashMap<(SegmentClass, SegmentId), Arc<PieceFile>>,
 }
 
@@ -207,6 +209,7 @@ impl<'s> Pieces<'s> {
     pub(crate) fn new(store: &'s Arc<SegmentStore>) -> Self {
         Self {
             store,
+            stamps: BTreeSet::new(),
             files: HashMap::new(),
         }
     }
@@ -222,6 +225,7 @@ impl<'s> Pieces<'s> {
     }
 
     fn row_run(&mut self, run: &RunImage) -> Result<Arc<RowRun>> {
+        self.stamps.insert(run.stamp.txn);
         let mut pieces = Vec::with_capacity(run.pieces.len());
         for &(id, section) in &run.pieces {
             let file = self.file(SegmentClass::Cold, id)?;
@@ -236,6 +240,7 @@ impl<'s> Pieces<'s> {
         tag: Option<(TxnId, pbxt_base::Lsn)>,
         references: &[(SegmentId, u32)],
     ) -> Result<Arc<Run>> {
+        self.stamps.extend(tag.map(|(txn, _)| txn));
         let mut pieces = Vec::with_capacity(references.len());
         for &(id, section) in references {
             let file = self.file(SegmentClass::Meta, id)?;

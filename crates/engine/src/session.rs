@@ -162,7 +162,7 @@ impl Work {
 }
 
 /// Rows a session writes between two looks at whether background work keeps up.
-const ROWS_BETWEEN_LOOKS: u64 = 256;
+pub(crate) const ROWS_BETWEEN_LOOKS: u64 = 256;
 
 /// One connection.
 #[derive(Debug)]
@@ -185,6 +185,8 @@ pub struct Session {
     pub(crate) is_acting: bool,
     /// Counts what may take away a referenced row that this session has found (rule FK20).
     pub(crate) referenced_changes: u64,
+    /// Rows written by transactions that have ended, since there was a look at what waits for background work.
+    pub(crate) rows_since_pause: u64,
     /// Which operation guard it enters.
     pub(crate) shard: usize,
     /// Statements that bring many rows.
@@ -218,6 +220,7 @@ impl Session {
             probe: ProbeBuffers::default(),
             is_acting: false,
             referenced_changes: 0,
+            rows_since_pause: 0,
             shard,
             bulk: Brackets::default(),
         }

@@ -66,6 +66,8 @@ impl Session {
                     drop(stripe);
                     if index.loads() != loads {
                         parts.active.mark_dead(entry);
+                        drop(operation);
+                        db.waits.released(self.work.txn);
                         continue;
                     }
                     drop(operation);

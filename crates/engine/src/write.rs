@@ -431,6 +431,10 @@ impl Session {
             self.void_one(claim.lsn)?;
             drop(operation);
         }
+        if claims.iter().next().is_some() {
+            // Rule T13: whoever waits because of them has no reason any more.
+            self.db.waits.released(self.work.txn);
+        }
         Ok(())
     }
 

@@ -611,6 +611,26 @@ mod at_stop_points {
         }
     }
 
+    /// D6: the image lists the transactions of one moment and the runs of a later one; the tail has no END that commits the load.
+    #[test]
+    fn a_load_that_begins_while_an_image_is_written_stays_rolled_back() {
+        let turn = turn();
+        let mut bench = Bench::new();
+        bench.client.insert(&bench.table, &full(9999)).expect("an insert");
+        bench.client.session.commit().expect("a commit");
+        let db = Arc::clone(&bench.db);
+        let held = hold_at(&turn, "checkpoint.after_txns", move || db.checkpoint_step());
+        load(&mut bench.client, &bench.table, &rows_of(1..=2 * MANY)).expect("a load");
+        held.release().expect("a checkpoint");
+        let unfinished = bench.disk.crash(1);
+        bench.client.session.rollback().expect("a rollback");
+        assert_eq!(reopened(&unfinished, "unfinished", true), rows_of([9999]));
+        assert_eq!(
+            reopened(&bench.disk.crash(1), "rolled back", true),
+            rows_of([9999])
+        );
+    }
+
     /// Rows after a crash, if every way of reading agrees. Files of a load that no checkpoint saved go if it did not commit.
     fn reopened(disk: &SimDisk, name: &str, is_saved: bool) -> Vec<PlayRow> {
         let db = open(disk);

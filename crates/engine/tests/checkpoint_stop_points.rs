@@ -15,10 +15,11 @@ use pbxt_testkit::SimDisk;
 use std::sync::Arc;
 use std::time::Duration;
 
-const POINTS: [&str; 8] = [
+const POINTS: [&str; 9] = [
     "checkpoint.after_begin",
     "checkpoint.after_freeze",
     "checkpoint.after_install",
+    "checkpoint.after_txns",
     "checkpoint.before_log_wait",
     "checkpoint.after_image",
     "checkpoint.before_note",

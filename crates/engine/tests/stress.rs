@@ -526,3 +526,34 @@ fn a_free_row_is_locked_at_once_while_others_wait() {
         assert!(was_done, "a row that nobody has or waits for cannot be locked");
     });
 }
+
+/// Rule T13: who waits because of a claim that is withdrawn has no reason to wait any more, though the transaction goes on.
+#[test]
+fn a_claim_that_is_withdrawn_lets_others_go_on() {
+    let bench = Bench::new();
+    let (mut first, mut second, mut third) = (bench.other(1), bench.other(2), bench.other(3));
+    for client in [&mut first, &mut second] {
+        let patient = config(ConflictMode::Error, Isolation::ReadCommitted, 5_000);
+        client.session.configure(patient);
+    }
+    let tagged = |id: u32, tag: u32| PlayRow {
+        tag: Some(tag),
+        ..PlayRow::new(id)
+    };
+    let (db, table) = (&bench.db, &bench.table);
+    third.insert(table, &tagged(9, 30)).unwrap();
+    scope(|threads| {
+        // Claims key 2 and waits for the other one.
+        let first = threads.spawn(|| first.insert(table, &tagged(2, 30)));
+        while !db.waits.has_waiters() {
+            std::thread::yield_now();
+        }
+        let waiter = threads.spawn(|| second.insert(table, &tagged(2, 40)));
+        std::thread::sleep(Duration::from_millis(200));
+        third.session.commit().unwrap();
+        let refused = first.join().unwrap();
+        assert!(matches!(refused, Err(Error::DuplicateKey { .. })), "{refused:?}");
+        let inserted = waiter.join().unwrap();
+        assert!(inserted.is_ok(), "the key is free: {inserted:?}");
+    });
+}

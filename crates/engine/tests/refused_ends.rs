@@ -1,0 +1,99 @@
+//! Ends that the log cannot take: what was not committed or taken back never comes with a later commit (rule T44).
+
+#[path = "common/store.rs"]
+mod store;
+
+use pbxt::Error;
+use pbxt_base::RowId;
+use pbxt_sim::client::Client;
+use store::Store;
+
+/// Rows of several segments.
+const ROWS: u32 = 3000;
+/// Transactions whose ENDs fill what is left of a log.
+const FILLERS: usize = 2000;
+
+/// A table with rows, and transactions that have written something each.
+struct Scene {
+    store: Store,
+    rows: Vec<RowId>,
+    fillers: Vec<Client>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut store = Store::new();
+        store.insert(0..ROWS);
+        let found = store.client.scan(&store.table).expect("a scan");
+        store.client.session.commit().expect("a commit");
+        let fillers = (0..FILLERS).map(|number| {
+            let mut filler = Client::new(&store.db, 10 + number);
+            let row = Store::row(100_000 + number as u32);
+            filler.insert(&store.table, &row).expect("an insert");
+            filler
+        });
+        let fillers = fillers.collect();
+        Self {
+            rows: found.iter().map(|(row, _)| *row).collect(),
+            store,
+            fillers,
+        }
+    }
+
+    /// One statement deletes rows until the log has no room for another END, were it as short as can be.
+    fn fill_log(&mut self) {
+        let table = self.store.table.table.clone();
+        let session = &mut self.store.client.session;
+        session.begin_statement().expect("a statement");
+        self.store.disk.set_free_bytes(Some(0));
+        let is_refused = |row: &RowId| session.delete(&table, *row).is_err();
+        assert!(self.rows.iter().any(is_refused), "all tombstones found room");
+        let mut fillers = self.fillers.iter_mut();
+        assert!(
+            fillers.any(|filler| filler.session.rollback().is_err()),
+            "all ENDs found room"
+        );
+    }
+
+    /// There is room again, and a change is committed; nothing but that has come to the rows.
+    fn goes_on(mut self) {
+        self.store.disk.set_free_bytes(None);
+        for filler in &mut self.fillers {
+            let _ = filler.session.rollback();
+        }
+        let row = Store::row(ROWS);
+        let Store { client, table, .. } = &mut self.store;
+        client.insert(table, &row).expect("an insert");
+        client.session.commit().expect("a commit");
+        self.store.shows(0..=ROWS);
+    }
+}
+
+#[test]
+fn a_commit_without_room_in_the_log_rolls_back() {
+    let mut scene = Scene::new();
+    scene.fill_log();
+    let session = &mut scene.store.client.session;
+    session.end_statement();
+    let committed = session.commit();
+    assert!(matches!(committed, Err(Error::Storage(_))), "{committed:?}");
+    scene.goes_on();
+}
+
+#[test]
+fn a_statement_that_cannot_be_taken_back_is_not_committed() {
+    let mut scene = Scene::new();
+    scene.fill_log();
+    let session = &mut scene.store.client.session;
+    let undone = session.rollback_statement();
+    assert!(matches!(undone, Err(Error::Storage(_))), "{undone:?}");
+    scene.store.disk.set_free_bytes(None);
+    let session = &mut scene.store.client.session;
+    let committed = session.commit();
+    assert!(
+        matches!(committed, Err(Error::TransactionAborted { .. })),
+        "{committed:?}"
+    );
+    session.rollback().expect("a rollback");
+    scene.goes_on();
+}
