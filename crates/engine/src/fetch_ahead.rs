@@ -180,7 +180,8 @@ impl FetchAhead {
 
     /// True if the stretch takes no more entries: with their rows they will take about all the room.
     pub(crate) fn is_full(&self) -> bool {
-        let expected = self.entries.len() as u64 * self.entry_bytes.max(ENTRY_BYTES_MIN);
+        // Rows are not known yet; keys are, and may be longer than those of the last stretch.
+        let expected = (self.entries.len() as u64 * self.entry_bytes.max(ENTRY_BYTES_MIN)).max(self.bytes());
         let has_gone_far = self.entries.len() + self.passed / PASSED_AS_ONE >= self.limit;
         (has_gone_far && !self.is_empty()) || expected >= self.room() / 10 * 9
     }
@@ -292,5 +293,28 @@ impl FetchAhead {
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.at < self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_keys_behind_short_ones_end_a_stretch() {
+        let budget = Arc::new(FetchBudget::new(64 << 20));
+        let mut ahead = FetchAhead::default();
+        for key_bytes in [1, 1, 1, 4096] {
+            ahead.begin(&budget);
+            while !ahead.is_full() {
+                ahead.push(&vec![0; key_bytes], RowId::new(1));
+            }
+        }
+        assert!(
+            ahead.bytes() <= ahead.room(),
+            "{} bytes in room for {}",
+            ahead.bytes(),
+            ahead.room()
+        );
     }
 }

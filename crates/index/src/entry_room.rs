@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 
 use pbxt_base::{Lsn, RowId, TxnId, invariant};
 
-use crate::entry::{EntryView, KEY_AT, NewEntry, Sign};
+use crate::entry::{EntryView, KEY_AT, KEY_BYTES_MAX, NewEntry, Sign};
 
 /// Bytes beyond the end of a cell that may be read, and beyond that of an entry that may be written.
 pub(crate) const SPARE: usize = 16;
@@ -57,6 +57,10 @@ pub(crate) struct Own<'b> {
 impl EntryRoom {
     /// Writes what all entries of a block have in common; entries of that block can be shown then.
     pub(crate) fn begin(&mut self, common: &Common<'_>) {
+        invariant!(
+            common.prefix.len() <= KEY_BYTES_MAX,
+            "X38: a block's prefix is part of a key"
+        );
         let first = NewEntry {
             key: common.prefix,
             row: RowId::new(0),
@@ -76,7 +80,7 @@ impl EntryRoom {
 
     /// Puts an entry of the block that `begin` was called for together.
     #[inline]
-    pub(crate) fn show(&mut self, own: Own<'_>) {
+    pub(crate) fn show(&mut self, own: Own<'_>) -> EntryView<'_> {
         let Own {
             row,
             cell,
@@ -102,15 +106,9 @@ impl EntryRoom {
             } else {
                 to.copy_from_nonoverlapping(from, bytes);
             }
+            // `begin` and the lines above wrote an entry at the start of the memory; it changes only under another exclusive borrow.
+            EntryView::new(room)
         }
-    }
-
-    /// The entry that was shown last.
-    #[inline]
-    pub(crate) fn view(&self) -> EntryView<'_> {
-        invariant!(self.cell_at > 0, "X38: an entry is looked at after it was shown");
-        // SAFETY: `begin` and `show` wrote an entry at the start of the memory, which changes only under an exclusive borrow.
-        unsafe { EntryView::new(NonNull::from(self.memory.as_slice()).cast()) }
     }
 }
 

@@ -12,21 +12,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pbxt_base::{Lsn, RowId, TxnId};
 
-use crate::entry::{NewEntry, Sign};
+use crate::entry::{EntryView, NewEntry, Sign};
 use crate::entry_room::{Common, EntryRoom, Own, SPARE};
-use crate::seek::{SeekPos, Side, gallop, head_of, partition};
+use crate::seek::{SeekPos, Side, gallop, head_of, partition, word_of};
 
-/// One entry of so many has its head beside.
+/// One entry of so many has its word beside: the first eight bytes of its key's rest.
 const SAMPLED: usize = 16;
 
 /// Entries in the order of the index; see the module.
 pub(crate) struct PackedBlock {
     prefix: Box<[u8]>,
-    /// `SPARE` bytes more than entries have, so that a head is read and a cell is copied anywhere.
+    /// `SPARE` bytes more than entries have, so that a word is read and a cell is copied anywhere.
     cells: Box<[u8]>,
     places: Places,
-    /// Heads of every `SAMPLED`th entry: most of a search needs no cell.
-    samples: Box<[u32]>,
+    /// Words of every `SAMPLED`th entry, and of the last one: most of a search needs no cell.
+    samples: Box<[u64]>,
+    last_word: u64,
     rows: Rows,
     len: usize,
     stamp: (TxnId, Lsn),
@@ -36,11 +37,11 @@ pub(crate) struct PackedBlock {
 
 /// Where cells are.
 enum Places {
-    /// One behind the other, all alike: bytes of the key and of unpack information. Bits of a head that are the key's.
+    /// One behind the other, all alike: bytes of the key and of unpack information. Bits of a word that are the key's.
     Even {
         tail: u16,
         unpack: u16,
-        head_mask: u32,
+        word_mask: u64,
     },
     Uneven(Box<[Place]>),
 }
@@ -129,7 +130,7 @@ impl PackedBlock {
 
     /// Puts entry `index` together in a room that holds this block.
     #[inline]
-    pub(crate) fn show(&self, index: usize, is_dead: bool, room: &mut EntryRoom) {
+    pub(crate) fn show<'r>(&self, index: usize, is_dead: bool, room: &'r mut EntryRoom) -> EntryView<'r> {
         let (at, tail, unpack) = self.cell(index);
         room.show(Own {
             row: self.rows.get(index),
@@ -137,7 +138,7 @@ impl PackedBlock {
             tail,
             unpack,
             is_dead,
-        });
+        })
     }
 
     /// True if entry `index` has exactly this key.
@@ -174,30 +175,61 @@ impl PackedBlock {
         let Some(rest) = pos.key.strip_prefix(&*self.prefix) else {
             return if self.all_lie_left(pos) { self.len } else { 0 };
         };
-        let rest = pos.with_key(rest);
-        let (least, _) = rest.open_heads(0);
+        self.rests_left_of(&pos.with_key(rest))
+    }
+
+    /// The same, if there are entries on both sides.
+    pub(crate) fn cut_inside(&self, pos: &SeekPos<'_>) -> Option<usize> {
+        let rest = pos.with_key(pos.key.strip_prefix(&*self.prefix)?);
+        let (least, greatest) = rest.open_words();
+        let first_word = self.samples.first()?;
+        if *first_word > greatest || self.last_word < least {
+            return None;
+        }
+        let at = self.rests_left_of(&rest);
+        (at > 0 && at < self.len).then_some(at)
+    }
+
+    /// Number of entries left of a cut through the rests of keys.
+    fn rests_left_of(&self, rest: &SeekPos<'_>) -> usize {
+        let (least, greatest) = rest.open_words();
         let from = match &self.places {
             &Places::Even {
                 tail,
                 unpack,
-                head_mask,
+                word_mask,
             } => {
                 let bytes = usize::from(tail) + usize::from(unpack);
-                self.first_from(least, |index| head_of(&self.cells[index * bytes..]) & head_mask)
+                let word = |index: usize| word_of(&self.cells[index * bytes..]) & word_mask;
+                // A prefix that lies in the words of all entries needs nothing else.
+                let is_in_words = rest.key.len() <= usize::from(tail).min(size_of::<u64>());
+                match rest.side {
+                    Side::BeforePrefix if is_in_words => {
+                        return self.first_from(least, |index| word(index) < least);
+                    }
+                    Side::AfterPrefix if is_in_words => {
+                        let Some(behind) = greatest.checked_add(1) else {
+                            return self.len;
+                        };
+                        return self.first_from(behind, |index| word(index) < behind);
+                    }
+                    _ => self.first_from(least, |index| word(index) < least),
+                }
             }
-            Places::Uneven(places) => self.first_from(least, |index| places[index].head),
+            Places::Uneven(places) => {
+                let head = (least >> 32) as u32;
+                self.first_from(least, |index| places[index].head < head)
+            }
         };
-        gallop(from..self.len, |index| self.is_left_of(index, &rest))
+        gallop(from..self.len, |index| self.is_left_of(index, rest))
     }
 
-    /// First entry whose head is not below `least`.
+    /// First entry that is not below `least` as far as `is_below` can tell, which goes by the begin of words.
     #[inline]
-    fn first_from(&self, least: u32, head: impl Fn(usize) -> u32) -> usize {
-        let sample = self.samples.partition_point(|&head| head < least);
+    fn first_from(&self, least: u64, is_below: impl Fn(usize) -> bool) -> usize {
+        let sample = self.samples.partition_point(|&word| word < least);
         let begin = sample.saturating_sub(1) * SAMPLED;
-        partition(begin..(sample * SAMPLED).min(self.len), |index| {
-            head(index) < least
-        })
+        partition(begin..(sample * SAMPLED).min(self.len), is_below)
     }
 
     /// Sets DEAD; false if it stood already.
@@ -268,7 +300,7 @@ impl PackedBuilder {
         let prefix: Box<[u8]> = self.prefix().into();
         let skip = prefix.len();
         let len = self.lens.len();
-        let mut cells = Vec::with_capacity(self.bytes.len() - len * skip + SPARE);
+        let mut cells = Vec::with_capacity(self.bytes.len().saturating_sub(len * skip) + SPARE);
         let mut at = 0;
         let mut cell_bytes_max = 0;
         for &(key, unpack) in &self.lens {
@@ -285,6 +317,7 @@ impl PackedBuilder {
         let mut block = PackedBlock {
             prefix,
             samples: Box::default(),
+            last_word: 0,
             cells: cells.into_boxed_slice(),
             places,
             rows: Rows::of(self.rows),
@@ -294,7 +327,8 @@ impl PackedBuilder {
             dead: (0..len.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
         };
         let sampled = (0..len).step_by(SAMPLED);
-        block.samples = sampled.map(|index| head_of(block.tail(index))).collect();
+        block.samples = sampled.map(|index| word_of(block.tail(index))).collect();
+        block.last_word = word_of(block.tail(len - 1));
         Some(block)
     }
 
@@ -302,13 +336,13 @@ impl PackedBuilder {
         let &(key, unpack) = self.lens.first()?;
         if self.lens.iter().all(|&lens| lens == (key, unpack)) {
             let tail = key - skip as u16;
-            let head_mask = u32::MAX
+            let word_mask = u64::MAX
                 .checked_shr(8 * u32::from(tail))
-                .map_or(u32::MAX, |rest| !rest);
+                .map_or(u64::MAX, |rest| !rest);
             return Some(Places::Even {
                 tail,
                 unpack,
-                head_mask,
+                word_mask,
             });
         }
         let mut at = 0;

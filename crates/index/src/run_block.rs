@@ -95,9 +95,18 @@ impl RunBlock {
     pub(crate) fn show<'a>(&'a self, index: usize, room: &'a mut EntryRoom) -> EntryView<'a> {
         match &self.form {
             Form::Packed(block) => {
-                block.show(index, self.has_dead() && block.is_dead(index), room);
-                room.view()
+                let is_dead = self.has_dead() && block.is_dead(index);
+                block.show(index, is_dead, room)
             }
+            Form::Wide(block) => block.entry(index),
+        }
+    }
+
+    /// As `show`, for who has just found that the entry is not dead.
+    #[inline]
+    pub(crate) fn show_live<'a>(&'a self, index: usize, room: &'a mut EntryRoom) -> EntryView<'a> {
+        match &self.form {
+            Form::Packed(block) => block.show(index, false, room),
             Form::Wide(block) => block.entry(index),
         }
     }
@@ -123,6 +132,18 @@ impl RunBlock {
         match &self.form {
             Form::Packed(block) => block.partition_point(pos),
             Form::Wide(block) => block.partition_point(pos),
+        }
+    }
+
+    /// The same, if there are entries of the block on both sides.
+    pub(crate) fn cut_inside(&self, pos: &SeekPos<'_>) -> Option<usize> {
+        match &self.form {
+            Form::Packed(block) => block.cut_inside(pos),
+            Form::Wide(block) => {
+                let last = block.entry(self.len - 1);
+                let is_inside = pos.is_right_of(block.entry(0)) && !pos.is_right_of(last);
+                is_inside.then(|| block.partition_point(pos))
+            }
         }
     }
 

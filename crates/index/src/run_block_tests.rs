@@ -320,6 +320,8 @@ proptest! {
             let is_left = |&index: &usize| cut.is_right_of(block.entry(index, &mut room));
             let linear = (0..block.len()).filter(is_left).count();
             prop_assert_eq!(block.partition_point(&cut), linear);
+            let inside = (0 < linear && linear < block.len()).then_some(linear);
+            prop_assert_eq!(block.cut_inside(&cut), inside);
             for index in 0..block.len() {
                 prop_assert_eq!(block.lies_left(index, &cut), index < linear);
             }
@@ -344,6 +346,76 @@ proptest! {
             prop_assert!(entries_of(&block).len() == block.len());
         }
     }
+}
+
+/// Every cut at a key, at each of its beginnings and just beside it, against a linear search.
+fn compare_cuts(entries: &[Entry]) {
+    let block = RunBlock::decode(&encode(entries, None), None).expect("just encoded");
+    assert!(matches!(block.form, Form::Packed(_)), "X38");
+    let mut probes: Vec<Vec<u8>> = Vec::new();
+    for (key, ..) in entries {
+        probes.extend((0..=key.len()).map(|len| key[..len].to_vec()));
+        for byte in [0, 255] {
+            probes.push([key.as_slice(), &[byte]].concat());
+            probes.push([&key[..key.len().saturating_sub(1)], &[byte]].concat());
+        }
+    }
+    probes.sort_unstable();
+    probes.dedup();
+    for probe in &probes {
+        let row = entries[entries.len() / 2].1;
+        for cut in [
+            SeekPos::lower_bound(probe),
+            SeekPos::upper_bound(probe),
+            SeekPos::before(probe, RowId::new(row), Lsn::new(0), Sign::Entry),
+            SeekPos::after(probe, RowId::new(row), Lsn::new(0), Sign::Entry),
+        ] {
+            let mut room = EntryRoom::default();
+            let is_left = |&index: &usize| cut.is_right_of(block.entry(index, &mut room));
+            let linear = (0..block.len()).filter(is_left).count();
+            assert_eq!(block.partition_point(&cut), linear, "{cut:?}");
+            let inside = (0 < linear && linear < block.len()).then_some(linear);
+            assert_eq!(block.cut_inside(&cut), inside, "{cut:?}");
+        }
+    }
+}
+
+#[test]
+fn cuts_in_a_block_of_keys_of_one_length_are_where_a_linear_search_finds_them() {
+    for len in 0..=11_usize {
+        let greatest = u64::MAX.checked_shr(64 - 8 * len.min(8) as u32).unwrap_or(0);
+        let near = if cfg!(miri) { 3_u64 } else { 40 };
+        let numbers =
+            (0..near).flat_map(|step| [step, step << 8, greatest.wrapping_sub(step), greatest / 2 + step]);
+        // Unpack information of all ones stands behind the key, where a word must not see it.
+        let entry = |number: u64| {
+            let key = [
+                be(number & greatest, len.min(8)),
+                vec![number as u8; len.saturating_sub(8)],
+            ]
+            .concat();
+            (key, number & 0xffff, 0, Sign::Entry, 0, vec![255, 255])
+        };
+        let mut entries: Vec<Entry> = numbers.map(entry).collect();
+        entries.sort_unstable();
+        entries.dedup();
+        compare_cuts(&entries);
+        // The same behind a prefix, and all keys alike.
+        for entry in &mut entries {
+            entry.0.splice(0..0, *b"prefix of all");
+        }
+        compare_cuts(&entries);
+        compare_cuts(&[1, 2, 3].map(|row| settled(&vec![255; len], row)));
+    }
+}
+
+#[test]
+fn a_block_with_short_keys_between_long_ones_is_an_error() {
+    // Ten entries; keys of 100, 0 (eight times) and 100 bytes that share nothing with the one before.
+    let mut bytes = vec![0, 0, 10, 2, 100, 0, 0, 0, 0, 0, 0, 0, 0, 100, 0, 0, 200, 1, 0];
+    bytes.extend([b'a'; 200]);
+    bytes.extend([1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    assert!(RunBlock::decode(&bytes, None).is_err(), "X30");
 }
 
 /// A block of three entries that is packed, and one that is wide.

@@ -105,7 +105,9 @@ impl RunCursor {
             AHEAD_BYTES_MAX
         };
         self.shown = None;
-        if let Some(at) = self.held.as_ref().and_then(|block| cut_inside(block, pos)) {
+        // With entries on both sides of the cut no other block need be asked; with many equal keys, whose fences say nothing, asking
+        // takes a search over blocks.
+        if let Some(at) = self.held.as_ref().and_then(|block| block.cut_inside(pos)) {
             self.at = if forward { at } else { at - 1 };
         } else {
             self.seek_block(pos)?;
@@ -157,13 +159,13 @@ impl RunCursor {
         self.held = Some(block);
     }
 
-    /// Shows the entry at the position.
+    /// Shows the entry at the position, which was found not dead.
     #[inline]
     fn show(&mut self) {
         let room = &mut self.room;
         // SAFETY: the view lies in the held block or in the room; it is given up before either changes or goes, and leaves this struct
         // only under a borrow of it.
-        let show = |block: &Arc<RunBlock>| unsafe { block.show(self.at, room).detached() };
+        let show = |block: &Arc<RunBlock>| unsafe { block.show_live(self.at, room).detached() };
         self.shown = self.held.as_ref().map(show);
     }
 
@@ -351,13 +353,6 @@ impl RunCursor {
 fn fits(run: &Run, block: &RunBlock, cache: &BlockCache) -> bool {
     let bytes = u128::from(run.entries()) * block.memory_bytes() as u128 / block.len() as u128;
     bytes <= u128::from(cache.budget() / 4)
-}
-
-/// Where the cut runs through the block, if there are entries of the block on both sides: then no other block need be asked, and with
-/// many equal keys, whose fences say nothing, asking takes a search over blocks.
-fn cut_inside(block: &RunBlock, pos: &SeekPos<'_>) -> Option<usize> {
-    let is_inside = block.lies_left(0, pos) && !block.lies_left(block.len() - 1, pos);
-    is_inside.then(|| block.partition_point(pos))
 }
 
 impl std::fmt::Debug for RunCursor {

@@ -124,6 +124,28 @@ impl<'k> SeekPos<'k> {
             _ => (low, low),
         }
     }
+
+    /// The same of the first eight bytes.
+    #[inline]
+    pub(crate) fn open_words(&self) -> (u64, u64) {
+        let low = word_of(self.key);
+        match self.side {
+            Side::AfterPrefix if self.key.len() < 8 => (low, low | u64::MAX >> (8 * self.key.len())),
+            _ => (low, low),
+        }
+    }
+}
+
+/// First eight bytes as a number that compares like the bytes do; missing ones count as zero.
+#[inline]
+pub(crate) fn word_of(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(chunk) => u64::from_le_bytes(*chunk).swap_bytes(),
+        None => bytes
+            .iter()
+            .zip([56, 48, 40, 32, 24, 16, 8])
+            .fold(0, |word, (&byte, shift)| word | u64::from(byte) << shift),
+    }
 }
 
 /// First four bytes as a number that compares like the bytes do; missing ones count as zero.

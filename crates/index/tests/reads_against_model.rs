@@ -225,6 +225,8 @@ proptest! {
     #[test]
     fn short_ranges_are_counted_exactly(inserts in vec(event(), 0..if cfg!(miri) { 20 } else { 200 }), from in cut(), to in cut()) {
         let (tree, model) = build(&inserts);
+        // The engine asks for ranges whose ends are in order.
+        let (from, to) = if model.iter().all(|event| to.is_left(event) || !from.is_left(event)) { (from, to) } else { (to, from) };
         let exact = model.iter().filter(|event| !from.is_left(event) && to.is_left(event)).count() as u64;
         prop_assert_eq!(tree.range_count_estimate(&from.pos(), &to.pos()), exact);
     }
