@@ -3,10 +3,11 @@
 //! Why it exists: constraints are checked where both the record and the row are at hand; a table without any pays one branch.
 //! Rules: FK12 parents are locked before the row is written. FK13 a row that others may refer to is written first, then its children are looked
 //! up; if they forbid it, it is taken back alone. FK18 with checks off nothing is done. FK23 a change of bindings between the
-//! look at them and the row's write makes the statement fail.
+//! look at them and the row's write makes the statement fail. FK53 rows that an action has reached before the statement does.
 //! Latches and I/O: those of any change of a row.
 
 use super::{Fill, HostCursor, HostTable};
+use crate::cursor::Overtaken;
 use crate::error::{Error, Result};
 use crate::foreign_action::{Actions, record_without_pointers};
 use crate::foreign_plan::{Plan, Writer, bindings_changed};
@@ -120,6 +121,7 @@ impl HostCursor {
         old: HostRecord<'_>,
         new: HostRecord<'_>,
     ) -> Result<bool> {
+        self.refuse_overtaken(session, row)?;
         self.check_references(session, Some(old), new)?;
         if !self.is_touched(old, new)? {
             let written = self.replace(session, row, old, new)?;
@@ -135,6 +137,25 @@ impl HostCursor {
             Ok(written)
         });
         session.end_row(done)
+    }
+
+    /// What an action of this statement has done to a row that the statement comes to now (rule FK53).
+    fn overtaken(&mut self, session: &Session, row: RowId) -> Result<Option<Overtaken>> {
+        self.rebind()?;
+        match &self.foreign.plan {
+            Some(plan) if !plan.nodes[0].incoming.is_empty() => self.cursor.is_overtaken(session, row),
+            _ => Ok(None),
+        }
+    }
+
+    /// The record of such a row is not that of the row any more: keys made of it would be wrong.
+    fn refuse_overtaken(&mut self, session: &Session, row: RowId) -> Result<()> {
+        if self.overtaken(session, row)?.is_none() {
+            return Ok(());
+        }
+        let plan = self.foreign.plan.as_ref();
+        let link = plan.and_then(|plan| plan.nodes[0].incoming.first());
+        link.map_or(Ok(()), |link| Err(link.refused(self.host.table())))
     }
 
     /// True if values change that others may refer to.
@@ -157,7 +178,9 @@ impl HostCursor {
 
     /// `delete` that keeps the constraints.
     pub(super) fn delete_checked(&mut self, session: &mut Session, row: RowId) -> Result<()> {
-        self.rebind()?;
+        if self.overtaken(session, row)? == Some(Overtaken::Deleted) {
+            return Ok(());
+        }
         let plan = self.foreign.plan.as_mut();
         let Some(node) = plan
             .map(|plan| &mut plan.nodes[0])

@@ -132,13 +132,14 @@ impl Life {
                 found.reverse();
             }
             let key = |row: &Row| (row.numbers[index.column], if index.unique { 0 } else { row.id() });
-            if !found.is_sorted_by_key(key) {
-                eprintln!("DBG {} {:?}\nSCANNED {:?}", index.name, found, rows.values());
-            }
-            if let Some(pair) = found.windows(2).find(|pair| key(&pair[0]) > key(&pair[1])) {
+            if let Some((before, after)) = found
+                .iter()
+                .zip(found.iter().skip(1))
+                .find(|(before, after)| key(before) > key(after))
+            {
                 return Err(self.wrong(&format!(
                     "SM5: index {} forward {forward} is out of order: {:?} before {:?}",
-                    index.name, pair[0], pair[1]
+                    index.name, before, after
                 )));
             }
             let count = found.len();
