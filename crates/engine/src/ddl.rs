@@ -366,7 +366,7 @@ impl Database {
         }
         builds.iter_mut().for_each(IndexBuild::keep_files);
         stop_point!("ddl.after_append");
-        let (ts, end) = self.txns.commit_critical(txn, |ts| -> Result<_> {
+        let committed = self.txns.commit_critical(txn, |ts| -> Result<_> {
             let record = EndRecord {
                 txn,
                 outcome: Outcome::Commit(ts),
@@ -376,7 +376,15 @@ impl Database {
             let mut reservation = self.log.reserve(record.encoded_len(), Space::Spare)?;
             record.encode_into(reservation.bytes_mut());
             Ok(reservation.publish())
-        })?;
+        });
+        let (ts, end) = match committed {
+            Ok(committed) => committed,
+            Err(error) => {
+                // Without an END in the log it is aborted after a crash too.
+                let _ = self.abort(txn, true);
+                return Err(error);
+            }
+        };
         self.wait_for(end, FlushAtCommit::Durable)?;
         Ok(ts)
     }

@@ -252,7 +252,8 @@ impl IndexMerger {
 fn is_settled_run(db: &Database, run: &Run, horizon: CommitTs) -> bool {
     run.tag.is_none_or(|(txn, lsn)| {
         let guard = crossbeam_epoch::pin();
-        lsn < db.checkpoint_start() && standing_of(db, txn, lsn, horizon, &guard) == Standing::Settled
+        // In this order: a load that settles in between has a record behind the start that is asked for then.
+        standing_of(db, txn, lsn, horizon, &guard) == Standing::Settled && lsn < db.checkpoint_start()
     })
 }
 

@@ -66,12 +66,10 @@ pub(crate) fn plan_index(
     need: Need,
     may_take: impl Fn(&Run) -> bool,
 ) -> Option<IndexChoice> {
-    let (base, uppers) = runs.split_last()?;
-    if !may_take(base) {
-        return None;
-    }
-    let others = uppers.len();
-    let uppers: Vec<&Arc<Run>> = uppers.iter().filter(|run| may_take(run)).collect();
+    let others = runs.len().saturating_sub(1);
+    // A run that must wait keeps nobody: what it may need stays (rule X48).
+    let taken: Vec<&Arc<Run>> = runs.iter().filter(|run| may_take(run)).collect();
+    let (&base, uppers) = taken.split_last()?;
     let upper_entries: u64 = uppers.iter().map(|run| run.entries()).sum();
     let per_upper = match need {
         Need::Due => BASE_ENTRIES_PER_UPPER,

@@ -314,8 +314,9 @@ impl<'s> Pieces<'s> {
             return Ok(());
         };
         let tag = RunPiece::open(self.file(SegmentClass::Meta, first)?, section)?.tag();
-        let mut runs = parts.runs.clone();
-        runs.push(self.index_run(load.index, tag, &references)?);
+        // Which run is older decides nothing (X34); the last one is what the others are merged into, and this one must wait (D23).
+        let mut runs = vec![self.index_run(load.index, tag, &references)?];
+        runs.extend(parts.runs.iter().cloned());
         install_runs(index, runs);
         Ok(())
     }

@@ -46,7 +46,7 @@ impl Database {
         let horizon = self.txns.horizon();
         let guard = crossbeam_epoch::pin();
         let is_dead = |(txn, lsn)| {
-            lsn < self.checkpoint_start() && standing_of(self, txn, lsn, horizon, &guard) == Standing::Dead
+            standing_of(self, txn, lsn, horizon, &guard) == Standing::Dead && lsn < self.checkpoint_start()
         };
         let has_ended = |run: &Arc<RowRun>| {
             matches!(
@@ -64,12 +64,16 @@ impl Database {
     }
 
     fn standing_of_run(&self, run: &RowRun, horizon: CommitTs) -> Standing {
-        // Rule D23: the log's tail may name it again.
-        if !run.is_tagged() || run.stamp.lsn >= self.checkpoint_start() {
+        if !run.is_tagged() {
             return Standing::Unfinished;
         }
         let guard = crossbeam_epoch::pin();
-        standing_of(self, run.stamp.txn, run.stamp.lsn, horizon, &guard)
+        let standing = standing_of(self, run.stamp.txn, run.stamp.lsn, horizon, &guard);
+        // Rule D23: the log's tail may name it again. Asked last: a load that settles in between has its record behind this start.
+        if run.stamp.lsn >= self.checkpoint_start() {
+            return Standing::Unfinished;
+        }
+        standing
     }
 
     fn settle_rows(&self, table: &Table, horizon: CommitTs) -> Result<bool> {
@@ -117,9 +121,9 @@ impl Database {
         let _latch = table.shaping.lock();
         let parts = index.parts();
         let guard = crossbeam_epoch::pin();
-        let named_below = self.checkpoint_start();
-        let is_dead =
-            |(txn, lsn)| lsn < named_below && standing_of(self, txn, lsn, horizon, &guard) == Standing::Dead;
+        let is_dead = |(txn, lsn)| {
+            standing_of(self, txn, lsn, horizon, &guard) == Standing::Dead && lsn < self.checkpoint_start()
+        };
         let runs: Vec<_> = parts
             .runs
             .iter()

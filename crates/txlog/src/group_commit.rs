@@ -99,11 +99,10 @@ impl Core {
         self.run_until(goal, || self.marks.get(goal) >= lsn.raw())
     }
 
-    /// Waits until the flusher has written something more than it has now.
-    pub(crate) fn wait_for_backlog(&self) -> Result<()> {
+    /// Waits until the flusher has written something behind `before`.
+    pub(crate) fn wait_for_backlog(&self, before: u64) -> Result<()> {
         crate::stats::count(&self.counters.row_waits, 1);
         self.wake_worker();
-        let before = self.marks.get(Goal::Written);
         self.run_until(Goal::Written, || self.marks.get(Goal::Written) > before)
     }
 

@@ -12,6 +12,7 @@ use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::directory::CHUNK_COUNT_MAX;
 use crate::layout::{Layout, next_batch_start};
+use crate::log::Goal;
 use crate::tail::{BATCH_HEADER_BYTES, Claim, Space};
 use pbxt_base::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,8 +46,8 @@ enum Attempt {
     Taken(Claim),
     /// A chunk was opened, and others were faster: try again.
     Again,
-    /// The flusher must write first.
-    Backlog,
+    /// The flusher must write first, behind this LSN.
+    Backlog(u64),
     /// A segment must be prepared first.
     Segment,
 }
@@ -101,7 +102,7 @@ impl Core {
             match self.try_open(len, space)? {
                 Attempt::Taken(claim) => return Ok(claim),
                 Attempt::Again => {}
-                Attempt::Backlog => self.wait_for_backlog()?,
+                Attempt::Backlog(before) => self.wait_for_backlog(before)?,
                 Attempt::Segment if space == Space::Row => self.prepare_ahead()?,
                 Attempt::Segment => {
                     return Err(Error::NoSpace {
@@ -131,8 +132,10 @@ impl Core {
         if self.layout.chunk_body(chunk) + BATCH_HEADER_BYTES + len > cap {
             return Ok(Attempt::Segment);
         }
+        // Before the look: what is written after it must not be waited for.
+        let written = self.marks.get(Goal::Written);
         if !self.backlog_allows(&opener, space) {
-            return Ok(Attempt::Backlog);
+            return Ok(Attempt::Backlog(written));
         }
         if chunk >= CHUNK_COUNT_MAX {
             return Err(Error::TooLarge {

@@ -68,7 +68,12 @@ impl Snapshot {
 
     /// Says that nobody reads by it until the next `enter`: it may be ended meanwhile.
     pub fn leave(&self) {
-        self.slot.0.store(self.ts.raw() + 1, Ordering::Release);
+        let content = self.ts.raw() + 1;
+        // One that was ended stays so (rule T27).
+        let _ = self
+            .slot
+            .0
+            .compare_exchange(content | IN_USE, content, Ordering::Release, Ordering::Relaxed);
     }
 
     /// Says that somebody is about to read by it. False if it was ended; then nobody must (rule T27).
