@@ -4,9 +4,10 @@
 //! is nothing to do for as long; whoever waits for a commit feels the change. Spread over the time there is, the same work is
 //! felt by nobody.
 //! State: a lag, computed when a step begins; of the thread, since when it has worked without a pause.
-//! Rules: S43 under load the upkeep thread pauses after each stretch of work, the longer the less it is behind; it never pauses when
-//! it is as far behind as it may be, when the foreground is idle, or when it is to end.
-//! Latches and I/O: pauses under the merge latches, which nobody in the foreground takes, and with no epoch pinned.
+//! Rules: S43 under load the threads of background work pause after each stretch of work, the longer the less they are behind; they never
+//! pause when something is as far behind as it may be, when the foreground is idle, or when they are to end.
+//! Latches and I/O: pauses under the latches of merges and the turn of checkpoints, for which nobody in the foreground waits, and with no
+//! epoch pinned.
 
 use crate::database::Database;
 use crate::row_merge_plan::lag_of;
@@ -33,8 +34,8 @@ thread_local! {
 /// What is known of the lag between two looks.
 #[derive(Debug, Default)]
 pub(crate) struct Lag {
-    /// Of merges, in thousandths of what may be.
-    merges: AtomicU64,
+    /// Of merges and checkpoints, in thousandths of what may be.
+    others: AtomicU64,
     /// Log beyond which rows are homed.
     log_limit: AtomicU64,
 }
@@ -55,7 +56,10 @@ impl Database {
             let lag = &self.upkeep.lag;
             let tables = self.catalog.tables();
             let merges = tables.iter().map(|table| lag_of(&table.base.shape())).max();
-            lag.merges.store(merges.unwrap_or(0), Ordering::Relaxed);
+            let (trees, tree_limit) = self.tree_bytes();
+            let trees = part_of(trees.saturating_sub(tree_limit), tree_limit);
+            lag.others
+                .store(merges.unwrap_or(0).max(trees), Ordering::Relaxed);
             lag.log_limit.store(self.homing_limit(), Ordering::Relaxed);
             SINCE.set(Some(Instant::now()));
         }
@@ -71,7 +75,7 @@ impl Database {
         }
         let lag = &self.upkeep.lag;
         let log = log_lag(self.log_backlog(), lag.log_limit.load(Ordering::Relaxed));
-        let pause = pause_after(worked, lag.merges.load(Ordering::Relaxed).max(log));
+        let pause = pause_after(worked, lag.others.load(Ordering::Relaxed).max(log));
         if !pause.is_zero() && !self.upkeep.is_stopping() {
             std::thread::sleep(pause);
         }
@@ -81,8 +85,12 @@ impl Database {
 
 /// How far homing is behind, in thousandths of what may be.
 fn log_lag(waiting: u64, limit: u64) -> u64 {
-    let excess = waiting.saturating_sub(limit);
-    (excess.saturating_mul(WHOLE * LOG_LAG) / limit.max(1)).min(WHOLE)
+    part_of(waiting.saturating_sub(limit), limit / LOG_LAG)
+}
+
+/// In thousandths, all at most.
+fn part_of(part: u64, whole: u64) -> u64 {
+    (part.saturating_mul(WHOLE) / whole.max(1)).min(WHOLE)
 }
 
 /// The pause behind a stretch of work.

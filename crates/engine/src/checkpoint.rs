@@ -139,7 +139,7 @@ impl Database {
         let mut named = FileSet::from([(SegmentClass::Meta, out.id())]);
         let lasting = moment.tables.iter().filter(|(table, _)| !table.temporary);
         for (table, def) in lasting {
-            save_table(&mut out, moment, table, def, &mut named)?;
+            save_table(self, &mut out, moment, table, def, &mut named)?;
         }
         stop_point!("checkpoint.before_log_wait");
         // Durable now: every record the image may have an effect of. Without it the image could know what never happened.
@@ -230,10 +230,11 @@ fn freeze(moment: &Moment) {
 }
 
 /// Words of all rows that are hot.
-fn save_words(out: &mut ImageWriter, table: &Table, floor: Lsn) -> Result<()> {
+fn save_words(db: &Database, out: &mut ImageWriter, table: &Table, floor: Lsn) -> Result<()> {
     let mut words = Vec::new();
     let mut next = table.map.next_leaf(0);
     while let Some(leaf) = next {
+        db.breathe();
         words.clear();
         if table.map.words(leaf, &mut words) {
             out.words(leaf << pbxt_rowmap::LEAF_WORDS_LOG2, &words, floor)?;
@@ -245,6 +246,7 @@ fn save_words(out: &mut ImageWriter, table: &Table, floor: Lsn) -> Result<()> {
 
 /// One table: numbers, words, deleted rows, and then shapes.
 fn save_table(
+    db: &Database,
     out: &mut ImageWriter,
     moment: &Moment,
     table: &Table,
@@ -259,7 +261,7 @@ fn save_table(
         data_bytes: table.data_bytes.load(Ordering::Relaxed),
         updated: table.updated.load(Ordering::Relaxed),
     })?;
-    save_words(out, table, moment.floor)?;
+    save_words(db, out, table, moment.floor)?;
     // Before the shapes of rows and indexes (rule B11).
     let gone = table
         .gone

@@ -26,7 +26,7 @@ const OWN_FILE_BYTES: u64 = 4 << 20;
 /// Bytes after which a shared file is full.
 const SHARED_FILE_BYTES: u64 = 32 << 20;
 /// Stamps judged under one epoch.
-const JUDGED_PER_EPOCH: u32 = 1 << 14;
+const JUDGED_PER_EPOCH: u32 = 256;
 
 /// What became of the trees of one index.
 struct Built<'a> {
@@ -246,7 +246,7 @@ impl MergeJudge for FreezeJudge<'_> {
         }
         self.judged += 1;
         if self.judged.is_multiple_of(JUDGED_PER_EPOCH) {
-            self.guard.repin();
+            self.guard.repin_after(|| self.db.breathe());
         }
         match self.db.txns.is_settled(txn, lsn, self.horizon, &self.guard) {
             SettledAs::Committed => EventStanding::Settled,

@@ -243,8 +243,10 @@ impl Database {
         let weak = Arc::downgrade(self);
         let step = move || {
             if let Some(db) = weak.upgrade() {
+                let is_idle = db.upkeep.is_at_rest();
+                let _breathing = db.begin_breathing(is_idle);
                 // A failure is counted and tried again; one of the disk has poisoned the database, which says so.
-                let _ = db.maintenance_step(db.upkeep.is_at_rest());
+                let _ = db.maintenance_step(is_idle);
             }
         };
         let worker = Worker::spawn("pbxt-checkpoint", Arc::clone(&self.poison), PAUSE, step);

@@ -105,6 +105,11 @@ pub trait DiskFile: Send + Sync + Debug {
     }
     /// Makes everything written durable. Never called again after it failed.
     fn sync_data(&self) -> Result<()>;
+    /// These bytes were written and will be synced with others before long: the medium may begin with them now. Nothing is promised; a
+    /// failure is told by the sync.
+    fn begin_write_back(&self, range: Range<u64>) {
+        let _ = range;
+    }
     /// Gives the room of these bytes back; they read as zeros from now on (contract M8). Borders are multiples of
     /// `GIVE_BACK_BYTES`. Says false, and changes nothing, if the medium cannot.
     fn give_back(&self, range: Range<u64>) -> Result<bool> {

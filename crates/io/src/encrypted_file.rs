@@ -309,6 +309,11 @@ impl DiskFile for EncryptedFile {
         self.inner.sync_data()
     }
 
+    fn begin_write_back(&self, range: Range<u64>) {
+        self.inner
+            .begin_write_back(HEADER_BYTES + range.start..HEADER_BYTES + range.end);
+    }
+
     fn give_back(&self, range: Range<u64>) -> Result<bool> {
         self.inner
             .give_back(HEADER_BYTES + range.start..HEADER_BYTES + range.end)

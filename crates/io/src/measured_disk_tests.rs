@@ -279,6 +279,9 @@ impl DiskFile for Probe {
         self.note("sync_data");
         Err(Error::Closed)
     }
+    fn begin_write_back(&self, _: Range<u64>) {
+        self.note("begin_write_back");
+    }
     fn give_back(&self, _: Range<u64>) -> Result<bool> {
         self.note("give_back");
         Ok(false)

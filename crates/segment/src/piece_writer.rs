@@ -5,7 +5,7 @@
 //! Format: docs/format.md#piece-files.
 //! Rules: P1 bytes are appended once, in order. F13 nothing may name the file before `finish` returned; until then, and
 //! after a crash, it is an orphan that `SegmentStore::remove_orphans` takes away, so it needs no word in the manifest.
-//! Latches and I/O: none held; writes of at least 256 KiB but the last, two syncs in `finish`.
+//! Latches and I/O: none held; writes of at least 256 KiB but the last, which the medium is asked to begin at once; two syncs in `finish`.
 //! After a crash: an unfinished file has no tail and no name in any checkpoint or log record.
 
 use crate::header::SEGMENT_HEADER_BYTES;
@@ -203,7 +203,10 @@ impl PieceWriter {
             self.is_broken = true;
             self.file.write_at(&self.buffer, self.written)?;
             self.is_broken = false;
+            let begin = self.written;
             self.written += self.buffer.len() as u64;
+            // A sync that finds megabytes to write keeps readers of the medium waiting for as long.
+            self.file.begin_write_back(begin..self.written);
             self.buffer.clear();
         }
         Ok(())
