@@ -76,14 +76,14 @@ pub(crate) fn plan_index(
         Need::Useful => BASE_ENTRIES_PER_IDLE_UPPER,
     };
     if upper_entries * per_upper >= base.entries() && upper_entries > 0 {
-        return Some(into_base(base, &uppers));
+        return Some(into_base(base, uppers));
     }
     if uppers.len() > UPPER_RUNS {
         let sizes = uppers.iter().map(|run| run.stored_bytes());
         let count = crate::row_merge_plan::tier(sizes);
         return Some(among_uppers(base, &uppers[..count]));
     }
-    small_base(base, others).or_else(|| sweep(base, &uppers, cut?))
+    small_base(base, others).or_else(|| sweep(base, uppers, cut?))
 }
 
 /// The piece that was longest ago rid of entries of gone rows, with what it overlaps.
