@@ -7,6 +7,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub trait Clock: Send + Sync + Debug {
     /// Milliseconds since some fixed moment; never goes back.
     fn now_millis(&self) -> u64;
+    /// The same in microseconds.
+    fn now_micros(&self) -> u64 {
+        self.now_millis() * 1000
+    }
     /// Seconds since 1970.
     fn unix_seconds(&self) -> u64;
 }
@@ -35,6 +39,10 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     fn now_millis(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
+    }
+
+    fn now_micros(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
     }
 
     fn unix_seconds(&self) -> u64 {
