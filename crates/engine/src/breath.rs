@@ -13,10 +13,10 @@ use crate::database::Database;
 use crate::row_merge_plan::lag_of;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Work without a pause.
-const STRETCH: Duration = Duration::from_millis(2);
+/// Microseconds of work without a pause.
+const STRETCH_MICROS: u64 = 2_000;
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// Share of its time that a thread works that is not behind at all, in thousandths.
@@ -27,8 +27,8 @@ pub(crate) const WHOLE: u64 = 1000;
 const LOG_LAG: u64 = 2;
 
 thread_local! {
-    /// Since when this thread has worked without a pause; none if it is not to pause.
-    static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Since when this thread has worked without a pause, in microseconds of the database's clock; none if it is not to pause.
+    static SINCE: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// What is known of the lag between two looks.
@@ -61,7 +61,7 @@ impl Database {
             lag.others
                 .store(merges.unwrap_or(0).max(trees), Ordering::Relaxed);
             lag.log_limit.store(self.homing_limit(), Ordering::Relaxed);
-            SINCE.set(Some(Instant::now()));
+            SINCE.set(Some(self.clock.now_micros()));
         }
         Breathing(())
     }
@@ -69,17 +69,20 @@ impl Database {
     /// To be called every few rows by background work.
     pub(crate) fn breathe(&self) {
         let Some(since) = SINCE.get() else { return };
-        let worked = since.elapsed();
-        if worked < STRETCH {
+        let worked = self.clock.now_micros().saturating_sub(since);
+        if worked < STRETCH_MICROS {
             return;
         }
         let lag = &self.upkeep.lag;
         let log = log_lag(self.log_backlog(), lag.log_limit.load(Ordering::Relaxed));
-        let pause = pause_after(worked, lag.others.load(Ordering::Relaxed).max(log));
+        let pause = pause_after(
+            Duration::from_micros(worked),
+            lag.others.load(Ordering::Relaxed).max(log),
+        );
         if !pause.is_zero() && !self.upkeep.is_stopping() {
             std::thread::sleep(pause);
         }
-        SINCE.set(Some(Instant::now()));
+        SINCE.set(Some(self.clock.now_micros()));
     }
 }
 
