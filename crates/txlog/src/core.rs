@@ -199,7 +199,7 @@ impl Core {
 
     /// What the background thread does when it is woken, and at least twice a second: prepare, write; and sync when much
     /// has been written since the last sync, or half a second has passed (D11).
-    fn worker_step(&self) {
+    pub(crate) fn worker_step(&self) {
         let pause = WORKER_PAUSE.as_millis() as u64;
         let is_due = {
             let flusher = self.flusher.lock();

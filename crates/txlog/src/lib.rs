@@ -38,6 +38,8 @@ mod sync;
 mod tail;
 #[cfg(all(test, loom))]
 mod tail_loom;
+#[cfg(all(test, not(loom)))]
+mod worker_tests;
 
 pub use end_record::{
     CountDelta, EndRecord, EndRef, Outcome, PrepareRecord, PrepareRef, RollbackToRecord, RollbackToRef,

@@ -55,7 +55,7 @@ impl Default for LogOptions {
 /// The hot log. Dropping it closes it; call `close` to hear of a failure.
 #[derive(Debug)]
 pub struct Log {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
 }
 
 impl Log {
