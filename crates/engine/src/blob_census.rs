@@ -119,8 +119,7 @@ impl Database {
         if values == 0 || rows / ROWS_PER_VALUES > values || rows > CHEAP_BYTES && !is_new {
             return Ok(false);
         }
-        let segments = self.blobs.examinable()?;
-        let greatest = segments.last_key_value().map(|(id, _)| *id);
+        let greatest = self.blobs.examinable()?.last().copied();
         Ok(greatest.is_some() && (has_changed || greatest > was_held))
     }
 
