@@ -10,7 +10,7 @@
 //! Latches and I/O: none; reads the log and all row pieces of tables with columns of variable length, in one step.
 //! After a crash: ranges that no image has are found by the next one; each opening asks for one.
 
-use super::{DeadRanges, can_have_large, has_large, large_values, values_of};
+use super::{can_have_large, has_large, large_values, values_of};
 use crate::database::Database;
 use crate::error::Result;
 use crate::homing::{RowFate, fate_of};
@@ -135,7 +135,7 @@ impl Database {
         let segments = self.blobs.segments()?;
         let known = self.upkeep.blobs.segments.lock();
         let unknown = |(id, bytes): &(SegmentId, u64)| {
-            let dead = known.get(id).map_or(0, DeadRanges::bytes);
+            let dead = known.get(id).map_or(0, |dead| dead.bytes(*bytes));
             bytes.saturating_sub(SEGMENT_HEADER_BYTES as u64 + dead)
         };
         Ok(segments.iter().map(unknown).sum())

@@ -84,6 +84,13 @@ fn values_of(table: &Table, version: &RowRef<'_>) -> Result<Vec<BlobRef>> {
     large_values(table.schema(), table.payload_of(version, &mut scratch)?)
 }
 
+/// What of the ranges lies before the end of the segment: of values that were never synced a power cut may leave nothing, and they are
+/// known to be dead all the same.
+fn within(ranges: &BTreeMap<u64, u64>, segment_end: u64) -> impl Iterator<Item = (u64, u64)> {
+    let before_end = ranges.range(..segment_end);
+    before_end.map(move |(begin, end)| (*begin, (*end).min(segment_end)))
+}
+
 impl DeadRanges {
     fn insert(&mut self, mut begin: u64, mut end: u64) {
         self.room.note(end - begin);
@@ -100,8 +107,9 @@ impl DeadRanges {
         self.ranges.insert(begin, end);
     }
 
-    fn bytes(&self) -> u64 {
-        self.ranges.iter().map(|(begin, end)| end - begin).sum()
+    /// Dead bytes of a segment that ends at `end`.
+    fn bytes(&self, end: u64) -> u64 {
+        within(&self.ranges, end).map(|(begin, to)| to - begin).sum()
     }
 
     /// True if everything between header and `end` is dead.

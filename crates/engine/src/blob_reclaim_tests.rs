@@ -36,6 +36,16 @@ fn a_segment_is_dead_when_its_last_value_is() {
 }
 
 #[test]
+fn what_lies_behind_the_end_of_the_file_does_not_count() {
+    let mut dead = DeadRanges::default();
+    for (begin, end) in [(5000, 6000), (8000, 10_000), (20_000, 30_000)] {
+        dead.insert(begin, end);
+    }
+    let counted = [4096, 5000, 5500, 8000, 9000, 40_000].map(|end| dead.bytes(end));
+    assert_eq!(counted, [0, 0, 500, 1000, 2000, 13_000]);
+}
+
+#[test]
 fn state_comes_back_from_its_bytes() {
     let accounts = BlobAccounts::default();
     accounts.note(&[value(1, 4096, 10), value(1, 8192, 3), value(900, 65536, 100_000)]);

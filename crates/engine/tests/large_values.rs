@@ -258,6 +258,32 @@ fn no_room_is_given_back_before_a_checkpoint_knows_of_it() {
 }
 
 #[test]
+fn values_go_of_which_a_power_cut_left_less_than_was_known_to_be_dead() {
+    let mut store = Store::new();
+    insert(&mut store.client, &store.table, 0..1);
+    let living = value_bytes(&store);
+    let mut other = Client::new(&store.db, 7);
+    for id in 100..108 {
+        other.insert(&store.table, &large(id)).expect("inserted");
+    }
+    assert_eq!(store.db.blobs().segments().expect("a listing").len(), 1);
+    drop(other);
+    store.kill();
+    while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    store.db.checkpoint_step().expect("made");
+    assert!(value_bytes(&store) > 3 * living, "it has a value that lives");
+    store
+        .disk
+        .truncate("blob-00000001.seg", living)
+        .expect("cut where the last synced value ends");
+    store.kill();
+    store.shows(0..1);
+    store.db.drop_table(None, "t").expect("dropped");
+    settle(&store);
+    assert_eq!(value_bytes(&store), 0, "nothing is left");
+}
+
+#[test]
 fn values_of_a_load_stay_while_its_rows_wait() {
     let mut store = Store::new();
     let table = &store.table;
