@@ -8,6 +8,7 @@ mod store;
 use pbxt::{Database, NewVersion, Progress};
 use pbxt_base::RowId;
 use pbxt_io::GIVE_BACK_BYTES;
+use pbxt_segment::SEGMENT_HEADER_BYTES;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{LARGE, PlayRow, PlayTable};
 use std::sync::Arc;
@@ -39,6 +40,9 @@ fn settle(store: &Store) {
     }
     while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
 }
+
+/// Where the first value of a segment begins.
+const FIRST_VALUE: u64 = SEGMENT_HEADER_BYTES as u64;
 
 fn value_bytes(store: &Store) -> u64 {
     let segments = store.db.blobs().segments().expect("a listing");
@@ -281,6 +285,26 @@ fn values_go_of_which_a_power_cut_left_less_than_was_known_to_be_dead() {
     store.db.drop_table(None, "t").expect("dropped");
     settle(&store);
     assert_eq!(value_bytes(&store), 0, "nothing is left");
+}
+
+#[test]
+fn segments_without_a_value_go() {
+    let mut store = Store::new();
+    insert(&mut store.client, &store.table, 0..1);
+    let living = value_bytes(&store);
+    store.kill();
+    store.disk.set_free_bytes(Some(FIRST_VALUE));
+    store
+        .client
+        .insert(&store.table, &large(1))
+        .expect_err("there is room for a header");
+    store.client.session.rollback().expect("rolled back");
+    store.disk.set_free_bytes(None);
+    assert_eq!(value_bytes(&store), living + FIRST_VALUE);
+    store.kill();
+    settle(&store);
+    assert_eq!(value_bytes(&store), living, "a segment that was only begun goes");
+    store.shows(0..1);
 }
 
 #[test]
