@@ -168,7 +168,7 @@ impl BlobAccounts {
             for _ in 0..reader.varint()? {
                 let begin = at + reader.varint()?;
                 at = begin + reader.varint()?;
-                dead.ranges.insert(begin, at);
+                dead.insert(begin, at);
             }
             segments.insert(id, dead);
         }
