@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use pbxt_base::codec::{Reader, put_varint};
 use pbxt_base::{CommitTs, Lsn, RowId, SegmentId, planted};
 use pbxt_rows::{BlobRef, ColumnKind, RowView, Schema, Value};
-use pbxt_segment::SEGMENT_HEADER_BYTES;
+use pbxt_segment::{BlobStore, SEGMENT_HEADER_BYTES};
 use pbxt_txlog::RowRef;
 use room::Room;
 use std::collections::BTreeMap;
@@ -176,6 +176,21 @@ impl BlobAccounts {
             segments: Mutex::new(segments),
             ..Self::default()
         })
+    }
+
+    /// After an opening that found no record behind this checkpoint, whose image has the state: nothing that recovery reads names what was
+    /// noted while it was made, so all of it counts as known before (rule S16).
+    pub(crate) fn known_before(&self, checkpoint: Lsn, blobs: &BlobStore) -> Result<()> {
+        let mut segments = self.segments.lock();
+        if segments.is_empty() {
+            return Ok(());
+        }
+        for (id, end) in blobs.segments()? {
+            if let Some(dead) = segments.get_mut(&id).filter(|dead| dead.covers(end)) {
+                dead.dead_since = Some(checkpoint);
+            }
+        }
+        Ok(())
     }
 }
 

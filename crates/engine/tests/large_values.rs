@@ -327,6 +327,22 @@ fn segments_without_a_value_go() {
 }
 
 #[test]
+fn what_was_dead_at_an_orderly_close_goes_without_another_checkpoint() {
+    let mut store = Store::new();
+    insert(&mut store.client, &store.table, 0..2);
+    store.db.drop_table(None, "t").expect("dropped");
+    while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    assert!(value_bytes(&store) > 0, "S16: no checkpoint since");
+    let passing = PlayTable::create(&store.db, "t").expect("a table");
+    drop(passing);
+    store.reopen();
+    let checkpoints = store.db.maintenance_status().checkpoints;
+    assert_eq!(store.db.blob_step().expect("worked"), Progress::Worked);
+    assert_eq!(value_bytes(&store), 0, "nothing is left");
+    assert_eq!(store.db.maintenance_status().checkpoints, checkpoints);
+}
+
+#[test]
 fn values_of_a_load_stay_while_its_rows_wait() {
     let mut store = Store::new();
     let table = &store.table;
