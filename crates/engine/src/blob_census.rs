@@ -10,7 +10,7 @@
 //! Latches and I/O: none; reads the log and all row pieces of tables with columns of variable length, in one step.
 //! After a crash: ranges that no image has are found by the next one; each opening asks for one.
 
-use super::{DeadRanges, can_have_large, has_large, large_values, values_of};
+use super::{can_have_large, has_large, large_values, values_of};
 use crate::database::Database;
 use crate::error::Result;
 use crate::homing::{RowFate, fate_of};
@@ -119,8 +119,7 @@ impl Database {
         if values == 0 || rows / ROWS_PER_VALUES > values || rows > CHEAP_BYTES && !is_new {
             return Ok(false);
         }
-        let segments = self.blobs.examinable()?;
-        let greatest = segments.last_key_value().map(|(id, _)| *id);
+        let greatest = self.blobs.examinable()?.last().copied();
         Ok(greatest.is_some() && (has_changed || greatest > was_held))
     }
 
@@ -131,13 +130,16 @@ impl Database {
         (changes, self.maintenance_status().checkpoints)
     }
 
-    /// Bytes of blob segments that are not known to be dead.
+    /// Bytes of blob segments that are not known to be dead; of one that has no values its header, until that is known.
     fn unknown_bytes(&self) -> Result<u64> {
         let segments = self.blobs.segments()?;
         let known = self.upkeep.blobs.segments.lock();
         let unknown = |(id, bytes): &(SegmentId, u64)| {
-            let dead = known.get(id).map_or(0, DeadRanges::bytes);
-            bytes.saturating_sub(SEGMENT_HEADER_BYTES as u64 + dead)
+            let dead = known.get(id);
+            match bytes.saturating_sub(SEGMENT_HEADER_BYTES as u64) {
+                0 if dead.is_none_or(|dead| !dead.covers(*bytes)) => *bytes,
+                values => values.saturating_sub(dead.map_or(0, |dead| dead.bytes(*bytes))),
+            }
         };
         Ok(segments.iter().map(unknown).sum())
     }
@@ -238,13 +240,14 @@ fn count(living: &mut Living, values: &[BlobRef]) {
     }
 }
 
-/// What lies between values, from the header to `end`; values come in rising order, the same may come twice.
+/// What lies between values, from the header to `end`; values come in rising order, the same may come twice. Where there is no value, what
+/// there is, even if that is nothing.
 fn gaps(values: &[(u64, u64)], end: u64) -> Vec<(u64, u64)> {
     let mut gaps = Vec::new();
     let mut at = SEGMENT_HEADER_BYTES as u64;
     for (begin, to) in values.iter().copied().chain([(end, end)]) {
-        if begin > at {
-            gaps.push((at, begin));
+        if begin > at || values.is_empty() {
+            gaps.push((at, begin.max(at)));
         }
         at = at.max(to);
     }
@@ -259,6 +262,7 @@ mod tests {
     fn gaps_are_what_no_value_covers() {
         let first = SEGMENT_HEADER_BYTES as u64;
         assert_eq!(gaps(&[], first + 8), [(first, first + 8)], "all");
+        assert_eq!(gaps(&[], first), [(first, first)], "all of a header");
         assert_eq!(gaps(&[(first, first + 8)], first + 8), [], "nothing");
         let values = [
             (first + 8, first + 16),

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use pbxt_base::codec::{Reader, put_varint};
 use pbxt_base::{CommitTs, Lsn, RowId, SegmentId, planted};
 use pbxt_rows::{BlobRef, ColumnKind, RowView, Schema, Value};
-use pbxt_segment::SEGMENT_HEADER_BYTES;
+use pbxt_segment::{BlobStore, SEGMENT_HEADER_BYTES};
 use pbxt_txlog::RowRef;
 use room::Room;
 use std::collections::BTreeMap;
@@ -84,6 +84,13 @@ fn values_of(table: &Table, version: &RowRef<'_>) -> Result<Vec<BlobRef>> {
     large_values(table.schema(), table.payload_of(version, &mut scratch)?)
 }
 
+/// What of the ranges lies before the end of the segment: of values that were never synced a power cut may leave nothing, and they are
+/// known to be dead all the same.
+fn within(ranges: &BTreeMap<u64, u64>, segment_end: u64) -> impl Iterator<Item = (u64, u64)> {
+    let before_end = ranges.range(..segment_end);
+    before_end.map(move |(begin, end)| (*begin, (*end).min(segment_end)))
+}
+
 impl DeadRanges {
     fn insert(&mut self, mut begin: u64, mut end: u64) {
         self.room.note(end - begin);
@@ -100,8 +107,9 @@ impl DeadRanges {
         self.ranges.insert(begin, end);
     }
 
-    fn bytes(&self) -> u64 {
-        self.ranges.iter().map(|(begin, end)| end - begin).sum()
+    /// Dead bytes of a segment that ends at `end`.
+    fn bytes(&self, end: u64) -> u64 {
+        within(&self.ranges, end).map(|(begin, to)| to - begin).sum()
     }
 
     /// True if everything between header and `end` is dead.
@@ -160,7 +168,7 @@ impl BlobAccounts {
             for _ in 0..reader.varint()? {
                 let begin = at + reader.varint()?;
                 at = begin + reader.varint()?;
-                dead.ranges.insert(begin, at);
+                dead.insert(begin, at);
             }
             segments.insert(id, dead);
         }
@@ -168,6 +176,21 @@ impl BlobAccounts {
             segments: Mutex::new(segments),
             ..Self::default()
         })
+    }
+
+    /// After an opening that found no record behind this checkpoint, whose image has the state: nothing that recovery reads names what was
+    /// noted while it was made, so all of it counts as known before (rule S16).
+    pub(crate) fn known_before(&self, checkpoint: Lsn, blobs: &BlobStore) -> Result<()> {
+        let mut segments = self.segments.lock();
+        if segments.is_empty() {
+            return Ok(());
+        }
+        for (id, end) in blobs.segments()? {
+            if let Some(dead) = segments.get_mut(&id).filter(|dead| dead.covers(end)) {
+                dead.dead_since = Some(checkpoint);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -36,6 +36,34 @@ fn a_segment_is_dead_when_its_last_value_is() {
 }
 
 #[test]
+fn what_lies_behind_the_end_of_the_file_does_not_count() {
+    let mut dead = DeadRanges::default();
+    for (begin, end) in [(5000, 6000), (8000, 10_000), (20_000, 30_000)] {
+        dead.insert(begin, end);
+    }
+    let counted = [4096, 5000, 5500, 8000, 9000, 40_000].map(|end| dead.bytes(end));
+    assert_eq!(counted, [0, 0, 500, 1000, 2000, 13_000]);
+}
+
+#[test]
+fn a_segment_without_values_is_dead_when_that_is_known() {
+    let first = SEGMENT_HEADER_BYTES as u64;
+    let accounts = BlobAccounts::default();
+    let covers = |accounts: &BlobAccounts| accounts.segments.lock()[&SegmentId::new(3)].covers(first);
+    accounts.note(&[value(3, 9000, 1000)]);
+    assert!(!covers(&accounts), "nobody knows what was before that");
+    accounts
+        .segments
+        .lock()
+        .entry(SegmentId::new(3))
+        .or_default()
+        .insert(first, first);
+    assert!(covers(&accounts));
+    let back = BlobAccounts::decode(&accounts.encode()).expect("what was written");
+    assert!(covers(&back));
+}
+
+#[test]
 fn state_comes_back_from_its_bytes() {
     let accounts = BlobAccounts::default();
     accounts.note(&[value(1, 4096, 10), value(1, 8192, 3), value(900, 65536, 100_000)]);

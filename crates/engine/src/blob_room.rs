@@ -9,7 +9,7 @@
 //! Latches and I/O: ranges are chosen under the latch of the accounts; holes are made without it, one call of the medium each.
 //! After a crash: a block that was to be given back is a hole or as it was; nobody reads it.
 
-use super::BlobAccounts;
+use super::{BlobAccounts, within};
 use crate::database::Database;
 use crate::error::Result;
 use crate::image::{ImageItem, ImageReader};
@@ -42,8 +42,9 @@ fn blocks_of(begin: u64, end: u64) -> Option<Range<u64>> {
     (blocks.start < blocks.end).then_some(blocks)
 }
 
-fn bytes_of(ranges: &Ranges) -> u64 {
-    let blocks = ranges.iter().filter_map(|(begin, end)| blocks_of(*begin, *end));
+/// Bytes of the whole blocks within the ranges, in a segment of so many.
+fn bytes_of(ranges: &Ranges, segment_bytes: u64) -> u64 {
+    let blocks = within(ranges, segment_bytes).filter_map(|(begin, end)| blocks_of(begin, end));
     blocks.map(|blocks| blocks.end - blocks.start).sum()
 }
 
@@ -59,7 +60,7 @@ impl Room {
             return None;
         }
         self.news = 0;
-        let gain = bytes_of(dead).saturating_sub(bytes_of(&self.given));
+        let gain = bytes_of(dead, segment_bytes).saturating_sub(bytes_of(&self.given, segment_bytes));
         if gain < least {
             return None;
         }
@@ -156,7 +157,9 @@ mod tests {
         assert_eq!(blocks_of(4096, 8192), Some(4096..8192));
         assert_eq!(blocks_of(4097, 8192), None);
         assert_eq!(blocks_of(4090, 12_287), Some(4096..8192));
-        assert_eq!(bytes_of(&Ranges::from([(4096, 8192), (9000, 20_480)])), 3 * 4096);
+        let ranges = Ranges::from([(4096, 8192), (9000, 20_480), (32_768, 65_536)]);
+        assert_eq!(bytes_of(&ranges, MIB), 11 * 4096);
+        assert_eq!(bytes_of(&ranges, 20_000), 2 * 4096, "nothing behind the end");
     }
 
     #[test]

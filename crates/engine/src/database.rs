@@ -184,10 +184,10 @@ impl Database {
         let poison = Arc::clone(store.poison());
         let started = clock.now_millis();
         let found = recovery::read_log(&store, &blobs, options.threads())?;
-        let upkeep = match found.blobs.as_slice() {
-            [] => Upkeep::default(),
-            blobs => Upkeep::restore(blobs)?,
-        };
+        let upkeep = Upkeep::restore(&found.blobs)?;
+        if let (Some(start), 0) = (found.start, found.records) {
+            upkeep.blobs.known_before(start, &blobs)?;
+        }
         let cache = Arc::new(BlockCache::new(options.cache_bytes / 2));
         let log = Log::open(
             Arc::clone(&store),

@@ -153,7 +153,7 @@ type Step = fn(&Database, bool) -> Result<Progress>;
 
 impl Database {
     /// One step of whatever is most overdue; when the database is idle, of whatever is useful. Want of disk space is not an
-    /// error here: the step is tried again later.
+    /// error here: the step is tried again later. A step that fails keeps no other from its turn (rule S53); the error is the first one's.
     pub fn upkeep_step(&self, is_idle: bool) -> Result<Progress> {
         let compacts = self.hot_bytes() > self.homing_limit() || is_idle;
         let compact = compacts
@@ -182,16 +182,24 @@ impl Database {
         ];
         steps.extend(others);
         steps.extend(is_idle.then_some((|db: &Self, _| db.census_step()) as Step));
+        let mut failed = Ok(Progress::Idle);
         for step in steps {
             match step(self, is_idle) {
                 Ok(Progress::Idle) => {}
+                Ok(Progress::Worked) => return failed.and(Ok(Progress::Worked)),
                 Err(Error::Storage(StorageError::NoSpace { .. })) => {
                     self.upkeep.counters.steps_without_space.add(1);
                 }
-                done => return done,
+                Err(error) => {
+                    failed = failed.and(Err(error));
+                    // D9: nothing more is written to a disk that failed.
+                    if self.poison.check().is_err() {
+                        return failed;
+                    }
+                }
             }
         }
-        Ok(Progress::Idle)
+        failed
     }
 
     /// Kinds of background work that are running, or that will be done without anything else happening; 0 when background

@@ -8,6 +8,7 @@ mod store;
 use pbxt::{Database, NewVersion, Progress};
 use pbxt_base::RowId;
 use pbxt_io::GIVE_BACK_BYTES;
+use pbxt_segment::SEGMENT_HEADER_BYTES;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{LARGE, PlayRow, PlayTable};
 use std::sync::Arc;
@@ -39,6 +40,9 @@ fn settle(store: &Store) {
     }
     while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
 }
+
+/// Where the first value of a segment begins.
+const FIRST_VALUE: u64 = SEGMENT_HEADER_BYTES as u64;
 
 fn value_bytes(store: &Store) -> u64 {
     let segments = store.db.blobs().segments().expect("a listing");
@@ -195,6 +199,9 @@ fn has_every_fourth(db: &Arc<Database>, rows: u32) {
     client.session.commit().expect("ended");
 }
 
+/// Of each dead stretch of 64 rows the blocks at both ends can be shared with values that live.
+const BORDERS: u64 = 2 * GIVE_BACK_BYTES * 16;
+
 fn room(store: &Store) -> u64 {
     store.db.space().expect("the bytes").blob
 }
@@ -205,8 +212,7 @@ fn room_of_dead_values_beside_living_ones_is_given_back() {
     let before = room(&store);
     assert_eq!(before, value_bytes(&store));
     settle(&store);
-    let borders = 2 * GIVE_BACK_BYTES * 16; // Of each dead stretch the blocks at both ends can be shared with values that live.
-    let (most, least) = (before / 4 + borders, before / 4);
+    let (most, least) = (before / 4 + BORDERS, before / 4);
     assert!(
         (least..=most).contains(&room(&store)),
         "{} of {before}",
@@ -255,6 +261,85 @@ fn no_room_is_given_back_before_a_checkpoint_knows_of_it() {
     let before = room(&store);
     while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
     assert_eq!(room(&store), before, "S50");
+}
+
+#[test]
+fn what_the_image_has_is_offered_after_an_opening() {
+    let mut store = thinned(64);
+    let before = room(&store);
+    while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    store.db.checkpoint_step().expect("made");
+    store.kill();
+    let steps = |store: &Store| while store.db.blob_step().expect("worked") == Progress::Worked {};
+    steps(&store);
+    assert_eq!(room(&store), before, "S50: no checkpoint since");
+    store.db.checkpoint_step().expect("made");
+    steps(&store);
+    let most = before / 4 + BORDERS;
+    assert!(room(&store) <= most, "S51: {} of {before}", room(&store));
+    has_every_fourth(&store.db, 64);
+}
+
+#[test]
+fn values_go_of_which_a_power_cut_left_less_than_was_known_to_be_dead() {
+    let mut store = Store::new();
+    insert(&mut store.client, &store.table, 0..1);
+    let living = value_bytes(&store);
+    let mut other = Client::new(&store.db, 7);
+    for id in 100..108 {
+        other.insert(&store.table, &large(id)).expect("inserted");
+    }
+    assert_eq!(store.db.blobs().segments().expect("a listing").len(), 1);
+    drop(other);
+    store.kill();
+    while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    store.db.checkpoint_step().expect("made");
+    assert!(value_bytes(&store) > 3 * living, "it has a value that lives");
+    store
+        .disk
+        .truncate("blob-00000001.seg", living)
+        .expect("cut where the last synced value ends");
+    store.kill();
+    store.shows(0..1);
+    store.db.drop_table(None, "t").expect("dropped");
+    settle(&store);
+    assert_eq!(value_bytes(&store), 0, "nothing is left");
+}
+
+#[test]
+fn segments_without_a_value_go() {
+    let mut store = Store::new();
+    insert(&mut store.client, &store.table, 0..1);
+    let living = value_bytes(&store);
+    store.kill();
+    store.disk.set_free_bytes(Some(FIRST_VALUE));
+    store
+        .client
+        .insert(&store.table, &large(1))
+        .expect_err("there is room for a header");
+    store.client.session.rollback().expect("rolled back");
+    store.disk.set_free_bytes(None);
+    assert_eq!(value_bytes(&store), living + FIRST_VALUE);
+    store.kill();
+    settle(&store);
+    assert_eq!(value_bytes(&store), living, "a segment that was only begun goes");
+    store.shows(0..1);
+}
+
+#[test]
+fn what_was_dead_at_an_orderly_close_goes_without_another_checkpoint() {
+    let mut store = Store::new();
+    insert(&mut store.client, &store.table, 0..2);
+    store.db.drop_table(None, "t").expect("dropped");
+    while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    assert!(value_bytes(&store) > 0, "S16: no checkpoint since");
+    let passing = PlayTable::create(&store.db, "t").expect("a table");
+    drop(passing);
+    store.reopen();
+    let checkpoints = store.db.maintenance_status().checkpoints;
+    assert_eq!(store.db.blob_step().expect("worked"), Progress::Worked);
+    assert_eq!(value_bytes(&store), 0, "nothing is left");
+    assert_eq!(store.db.maintenance_status().checkpoints, checkpoints);
 }
 
 #[test]

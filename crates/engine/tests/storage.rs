@@ -8,8 +8,9 @@ mod store;
 use pbxt::Progress;
 use pbxt_io::Disk;
 use pbxt_sim::client::Client;
-use pbxt_sim::table::PlayRow;
+use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_sim::world::geometry;
+use pbxt_testkit::Fault;
 use store::Store;
 
 #[test]
@@ -190,6 +191,37 @@ fn a_full_disk_ends_a_step_and_nothing_else() {
     );
     assert_eq!(store.db.upkeep_step(true).expect("tried in vain"), Progress::Idle);
     store.disk.set_free_bytes(None);
+    store.compact();
+    store.shows(0..100);
+}
+
+#[test]
+fn a_step_that_fails_keeps_no_other_from_its_turn() {
+    let mut store = Store::new();
+    let mut large = Store::row(0);
+    large.memo = Some(vec![7; 5000].into());
+    let passing = PlayTable::create(&store.db, "passing").expect("a table");
+    store.client.insert(&passing, &large).expect("inserted");
+    store.client.session.commit().expect("committed");
+    drop(passing);
+    store.db.drop_table(None, "passing").expect("dropped");
+    while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    store.db.checkpoint_step().expect("a checkpoint");
+    store.insert(0..100);
+    store.fill();
+    store.db.housekeeping_step();
+    assert_eq!(store.db.blobs().segments().expect("listed").len(), 1);
+    store.disk.plant(Fault::FailRead {
+        prefix: "hot-".into(),
+        nth: 1,
+    });
+    let error = store.db.upkeep_step(true).expect_err("the planted fault");
+    assert!(error.to_string().contains("hot-"), "{error}");
+    assert_eq!(
+        store.db.blobs().segments().expect("listed"),
+        [],
+        "S53: the segment of values went though the compactor failed"
+    );
     store.compact();
     store.shows(0..100);
 }

@@ -8,6 +8,7 @@
 //! addition and written once; after a crash a new segment is begun.
 //! Latches and I/O: a latch for reservation and for the list of files; no I/O under it except creating a segment. The
 //! syncing latch is held across syncs, so that nobody returns before what he needs is durable.
+//! S16 a segment is as long as its file when no more can come, and only then is dropped.
 //! S26 a `ValueHold` keeps the segments it was taken for, and later ones, from being judged by what rows name.
 //! After a crash: values no record names are garbage inside their segment, until a census finds them.
 
@@ -87,15 +88,20 @@ impl Drop for ValueHold {
 }
 
 impl State {
-    /// `bytes` is what the file had a moment ago.
-    fn is_examinable(&self, id: SegmentId, bytes: u64) -> bool {
+    fn is_examinable(&self, id: SegmentId) -> bool {
         let is_held = self.holds.values().any(|oldest| id >= *oldest) || self.unheld.contains(&id);
+        id <= self.last && !is_held && !self.is_in_flight(id)
+    }
+
+    /// True if a value of this segment is being written.
+    fn is_in_flight(&self, id: SegmentId) -> bool {
         let is_in = |start: &u64| Addr::from_raw(*start).segment() == id;
-        let is_whole = match &self.current {
-            Some(current) if current.id == id => current.end == bytes,
-            Some(_) | None => id <= self.last,
-        };
-        is_whole && !is_held && !self.in_flight.iter().any(is_in)
+        self.in_flight.iter().any(is_in)
+    }
+
+    /// New values go to a segment that is not one of these.
+    fn retire(&mut self, is_one: impl FnOnce(SegmentId) -> bool) {
+        self.current = self.current.take().filter(|current| !is_one(current.id));
     }
 
     fn check(&self) -> Result<()> {
@@ -174,24 +180,24 @@ impl BlobStore {
         }
     }
 
-    /// Segments, with their bytes, of which every value is named by a row now or never will be (rule S26); rising.
-    pub fn examinable(&self) -> Result<BTreeMap<SegmentId, u64>> {
-        let mut known: BTreeMap<SegmentId, u64> = self.segments()?.into_iter().collect();
+    /// Segments of which every value is named by a row now or never will be (rule S26).
+    pub fn examinable(&self) -> Result<BTreeSet<SegmentId>> {
+        let mut known: BTreeSet<SegmentId> = self.store.list(SegmentClass::Blob)?.into_iter().collect();
         let state = self.state.lock();
-        known.retain(|id, bytes| state.is_examinable(*id, *bytes));
+        known.retain(|id| state.is_examinable(*id));
         Ok(known)
     }
 
-    /// As `examinable`; new values go to none of these segments from now on.
+    /// As `examinable`, with their bytes; new values go to none of these segments from now on.
     pub fn examine(&self) -> Result<BTreeMap<SegmentId, u64>> {
-        let mut known: BTreeMap<SegmentId, u64> = self.segments()?.into_iter().collect();
-        let mut state = self.state.lock();
-        known.retain(|id, bytes| state.is_examinable(*id, *bytes));
-        state.current = state
-            .current
-            .take()
-            .filter(|current| !known.contains_key(&current.id));
-        Ok(known)
+        let mut known: BTreeSet<SegmentId> = self.store.list(SegmentClass::Blob)?.into_iter().collect();
+        {
+            let mut state = self.state.lock();
+            known.retain(|id| state.is_examinable(*id));
+            state.retire(|current| known.contains(&current));
+        }
+        // Only now: they do not grow any more.
+        known.into_iter().map(|id| self.with_bytes(id)).collect()
     }
 
     fn write(&self, value: &[u8], hold: Option<&ValueHold>) -> Result<BlobRef> {
@@ -292,31 +298,31 @@ impl BlobStore {
 
     /// Segments with values and their bytes, rising.
     pub fn segments(&self) -> Result<Vec<(SegmentId, u64)>> {
-        let bytes_of = |id| Ok((id, self.store.file(SegmentClass::Blob, id)?.len()?));
-        self.store
-            .list(SegmentClass::Blob)?
-            .into_iter()
-            .map(bytes_of)
-            .collect()
+        let ids = self.store.list(SegmentClass::Blob)?.into_iter();
+        ids.map(|id| self.with_bytes(id)).collect()
     }
 
-    /// Removes a segment of which no record names a value below `end` any more, for good. Says false, and does nothing,
+    fn with_bytes(&self, id: SegmentId) -> Result<(SegmentId, u64)> {
+        Ok((id, self.store.file(SegmentClass::Blob, id)?.len()?))
+    }
+
+    /// Removes a segment of which no record names a value below `end` any more, for good. Says false, and removes nothing,
     /// if it has others. A later read of a value in it is an error that names the segment.
     pub fn drop_segment(&self, id: SegmentId, end: u64) -> Result<bool> {
         {
             let mut state = self.state.lock();
-            let is_in = |start: &u64| Addr::from_raw(*start).segment() == id;
-            let target = state.current.as_ref().filter(|current| current.id == id);
-            let grew = target.is_some_and(|current| current.end != end);
-            if grew || state.in_flight.iter().any(is_in) {
+            if state.is_in_flight(id) {
                 return Ok(false);
             }
-            if target.is_some() {
-                state.current = None;
-            }
-            state.unheld.remove(&id);
+            state.retire(|current| current == id);
+        }
+        // Only now, as it does not grow any more: a value may have come since its end was looked at, also one that was written
+        // when others went to the next segment already.
+        if self.with_bytes(id)?.1 != end {
+            return Ok(false);
         }
         self.store.drop_segment(SegmentClass::Blob, id)?;
+        self.state.lock().unheld.remove(&id);
         Ok(true)
     }
 

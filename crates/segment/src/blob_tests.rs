@@ -359,3 +359,53 @@ fn a_segment_is_dropped_whole_unless_it_still_takes_values() {
         blobs.append(b"more").expect("written");
     }
 }
+
+#[test]
+fn a_segment_that_grew_since_it_was_looked_at_is_not_dropped() {
+    let blobs = open(&SimDisk::new());
+    blobs.append(&value(1000)).expect("written");
+    let (id, end) = blobs.segments().expect("a listing")[0];
+    // This one was reserved at that moment, and is written when the next one has begun a segment.
+    let late = blobs.append(&value(2000)).expect("written");
+    let next = blobs.append(&value(250 << 10)).expect("written");
+    assert!(next.addr.segment() > late.addr.segment());
+    assert!(
+        !blobs.drop_segment(id, end).expect("an answer"),
+        "S16: a value behind that end"
+    );
+    let mut out = Vec::new();
+    blobs.read(&late, &mut out).expect("readable");
+    assert_eq!(out, value(2000));
+    let (_, end) = blobs.segments().expect("a listing")[0];
+    assert!(blobs.drop_segment(id, end).expect("dropped"));
+}
+
+#[test]
+fn a_failed_write_keeps_a_segment_neither_from_being_examined_nor_from_being_dropped() {
+    let disk = SimDisk::new();
+    let blobs = Arc::new(open(&disk));
+    let failed = |hold: &ValueHold| {
+        disk.plant(Fault::FailWrite {
+            prefix: "blob-".into(),
+            nth: 1,
+        });
+        blobs.append_held(&value(9000), hold).expect_err("planted");
+        blobs.segments().expect("a listing")[0]
+    };
+    let hold = blobs.hold();
+    blobs.append_held(&value(9000), &hold).expect("written");
+    let (id, end) = failed(&hold);
+    drop(hold);
+    let examined = blobs.examine().expect("a listing");
+    assert_eq!(examined, BTreeMap::from([(id, end)]));
+    assert!(blobs.drop_segment(id, end).expect("dropped"));
+    let hold = blobs.hold();
+    blobs.append_held(&value(9000), &hold).expect("written");
+    let (id, end) = failed(&hold);
+    assert!(
+        blobs.drop_segment(id, end).expect("an answer"),
+        "also while new values go there"
+    );
+    let next = blobs.append_held(&value(9000), &hold).expect("written");
+    assert!(next.addr.segment() > id);
+}

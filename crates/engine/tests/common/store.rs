@@ -71,10 +71,28 @@ impl Store {
 
     /// The process dies and the database is opened again; prepared transactions are still there, others are not.
     pub(crate) fn kill(&mut self) {
+        let db = self.leave();
+        drop(db);
+        self.open_again();
+    }
+
+    /// An orderly close, and the next opening.
+    pub(crate) fn reopen(&mut self) {
+        let db = self.leave();
+        db.close().expect("closed");
+        drop(db);
+        self.open_again();
+    }
+
+    /// Lets go of everything; what stands in its place is a database in passing.
+    fn leave(&mut self) -> Arc<Database> {
         let idle = Database::open(Arc::new(SimDisk::new()), &options()).expect("a database in passing");
         self.client = Client::new(&idle, 0);
         self.table = PlayTable::create(&idle, "t").expect("a table in passing");
-        self.db = idle;
+        std::mem::replace(&mut self.db, idle)
+    }
+
+    fn open_again(&mut self) {
         self.disk = self.disk.kill();
         self.db = Database::open(Arc::new(self.disk.clone()), &options()).expect("the database opens");
         self.table = PlayTable::open(&self.db, "t").expect("the table is there");

@@ -13,7 +13,6 @@ use crate::storage::rows::Row;
 use crate::storage::user::{Opened, User};
 use pbxt::{Database, Error, Isolation, Progress};
 use pbxt_io::Disk;
-use pbxt_segment::SEGMENT_HEADER_BYTES;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -411,12 +410,7 @@ impl Life {
         let space = self.must("space", space)?;
         let rows = space.row_base + space.row_upper + space.row_dead;
         let indexes = space.index_base + space.index_upper + space.index_dead;
-        // A segment that was begun and got no value before a crash is nothing but its header; of values a segment's worth may stay.
-        let names = self.disk.list().map_err(Error::from);
-        let names = self.must("a list of files", names)?;
-        let begun = names.iter().filter(|name| name.starts_with("blob-")).count();
-        let values = space.blob.saturating_sub((begun * SEGMENT_HEADER_BYTES) as u64);
-        if rows + indexes > 0 || values > geometry().blob_segment_bytes {
+        if rows + indexes + space.blob > 0 {
             return Err(self.wrong(&format!("SM7: there is no table, but {space:?}")));
         }
         Ok(())
