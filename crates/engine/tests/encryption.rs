@@ -61,7 +61,6 @@ fn open_on(disk: Arc<dyn Disk>, keys: &Arc<Keys>, write: bool) -> pbxt::Result<A
 }
 
 fn open(disk: &SimDisk, keys: &Arc<Keys>) -> pbxt::Result<Arc<Database>> {
-    disk.allow_rewrites();
     open_on(Arc::new(disk.clone()), keys, true)
 }
 
@@ -378,7 +377,6 @@ fn a_flipped_bit_of_an_encrypted_file_gives_an_error_or_the_right_answer() {
 #[test]
 fn a_plain_database_becomes_encrypted_and_plain_again_as_its_files_are_replaced() {
     let disk = SimDisk::new();
-    disk.allow_rewrites();
     let keys = Keys::of(&[(1, 9)]);
     let mut last = 0;
     // Off, on, another version, off.
