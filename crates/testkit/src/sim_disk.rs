@@ -11,8 +11,8 @@
 //! - a slow medium takes time: it moves the clock that it was given;
 //! - a planted `SkipSync` makes syncs do nothing, to prove that a test catches a forgotten one.
 //!
-//! Rules held: P1 no byte range of a segment file (`*.seg`) is written twice; a second write panics, unless it is one that
-//! `SimFile::broken_by` knows.
+//! Rules held: P1 no byte range of a segment file (`*.seg`) is written twice; a second write panics, unless it is one of the two
+//! that `SimFile::broken_by` knows. A life of the database begins when its lock is taken.
 //! Latches: one per disk, never held across anything but memory. Operations (creations, removals, renames, writes and
 //! syncs) are counted; `cut_power_at` ends the world before the operation with that number, so a sweep meets them all. `footprint`
 //! is a hash of all of them with their bytes: two runs of one seed have the same.
@@ -410,6 +410,7 @@ impl Disk for SimDisk {
                 holder: format!("process {}", std::process::id()),
             });
         }
+        state.files.values_mut().for_each(SimFile::begin_life);
         Ok(Box::new(HeldLock {
             state: Arc::clone(&self.state),
             name: name.to_owned(),

@@ -3,9 +3,9 @@
 //! Why it exists: the difference between "written" and "durable" is the whole subject of crash tests; here it is data.
 //! State: `visible` is what reads return; `durable` is what a power cut leaves for certain; `unsynced` are the writes
 //! that a power cut may keep sector by sector. Writes that were pending when a sync failed are `doomed`: they stay
-//! uncertain until their place is written again, as no later sync says anything about them.
-//! Rules: P1 with its one exception, which this file judges by itself: an encrypted file that grows completes the sector in which its
-//! content ends (EN8).
+//! uncertain until the same bytes are written again, as no later sync says anything about them.
+//! Rules: P1 with its two exceptions, which this file judges by itself: an opening writes again, with the same bytes, what an
+//! earlier life wrote (D34); an encrypted file that grows completes the sector in which its content ends (EN8).
 
 use crate::ranges::Ranges;
 use crate::sparse::Sparse;
@@ -59,6 +59,8 @@ pub(crate) struct SimFile {
     pub(crate) doomed: Vec<Unsynced>,
     /// Ranges written so far.
     pub(crate) written: Ranges,
+    /// Those written since the database was opened.
+    pub(crate) lately: Ranges,
     /// Those that a sync has made durable.
     pub(crate) synced: Ranges,
     /// Bytes set aside when the file was made; writes within them need no space.
@@ -84,6 +86,9 @@ impl SimFile {
     pub(crate) fn broken_by(&self, bytes: &[u8], offset: u64) -> Option<Range<u64>> {
         let range = offset..offset + bytes.len() as u64;
         let twice = self.written.first_in(&range)?;
+        if self.lately.first_in(&range).is_none() && self.has(bytes, offset) {
+            return None;
+        }
         let Some((open, settled)) = self.open_sector() else {
             return Some(twice);
         };
@@ -115,11 +120,18 @@ impl SimFile {
         self.visible.read(&mut there, offset) && there == bytes
     }
 
+    /// The database is opened anew: what was written until now is of an earlier life.
+    pub(crate) fn begin_life(&mut self) {
+        self.lately = Ranges::default();
+    }
+
     pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) {
         if bytes.is_empty() {
             return;
         }
-        self.written.add(offset..offset + bytes.len() as u64);
+        let range = offset..offset + bytes.len() as u64;
+        self.written.add(range.clone());
+        self.lately.add(range);
         self.visible.write(bytes, offset);
         self.unsynced.push(Unsynced {
             offset,
@@ -215,5 +227,18 @@ mod tests {
         let mut back = [0; 200];
         assert!(file.durable.read(&mut back, 200));
         assert_eq!(back, [7; 200]);
+    }
+
+    #[test]
+    fn only_a_later_life_may_write_again_and_only_the_same_bytes() {
+        let mut file = SimFile::preallocated(1024);
+        file.write(&[7; 100], 100);
+        assert_eq!(file.broken_by(&[7; 50], 120), Some(120..170));
+        file.begin_life();
+        assert_eq!(file.broken_by(&[7; 50], 120), None);
+        assert_eq!(file.broken_by(&[8; 50], 120), Some(120..170));
+        assert_eq!(file.broken_by(&[7; 50], 170), Some(170..200));
+        file.write(&[7; 50], 120);
+        assert_eq!(file.broken_by(&[7; 50], 120), Some(120..170), "once is enough");
     }
 }
