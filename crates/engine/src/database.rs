@@ -169,6 +169,14 @@ fn log_options(options: &Options) -> LogOptions {
     }
 }
 
+/// What the image kept of it, if anything.
+fn upkeep_of(blobs: &[u8]) -> Result<Upkeep> {
+    match blobs {
+        [] => Ok(Upkeep::default()),
+        blobs => Ok(Upkeep::restore(blobs)?),
+    }
+}
+
 impl Database {
     /// Opens the database on `disk`, recovering it first if needed.
     pub fn open(disk: Arc<dyn Disk>, options: &Options) -> Result<Arc<Self>> {
@@ -184,10 +192,7 @@ impl Database {
         let poison = Arc::clone(store.poison());
         let started = clock.now_millis();
         let found = recovery::read_log(&store, &blobs, options.threads())?;
-        let upkeep = match found.blobs.as_slice() {
-            [] => Upkeep::default(),
-            blobs => Upkeep::restore(blobs)?,
-        };
+        let upkeep = upkeep_of(&found.blobs)?;
         let cache = Arc::new(BlockCache::new(options.cache_bytes / 2));
         let log = Log::open(
             Arc::clone(&store),
@@ -196,6 +201,7 @@ impl Database {
             found.end,
             log_options(options),
         )?;
+        found.pieces.remove_orphans()?;
         let db = Arc::new(Self {
             store,
             blobs,
