@@ -196,6 +196,7 @@ impl Database {
             found.end,
             log_options(options),
         )?;
+        found.pieces.remove_orphans()?;
         let db = Arc::new(Self {
             store,
             blobs,

@@ -52,6 +52,8 @@ pub(crate) struct Found {
     pub loads: Vec<Lsn>,
     /// Versions of prepared transactions in the tail, not linked yet (rule S24).
     pub held: Vec<HeldRow>,
+    /// What is named; all else can go once the log is open.
+    pub pieces: Pieces,
 }
 
 /// Pieces of one run that a load named in the tail.
@@ -279,7 +281,6 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
     pass.finish_catalog(&catalog);
     pieces.add_loads(&catalog, &pass.loads, &pass.fates)?;
     let mut tail_rows = read_rows(store, threads, blobs, &pass, &catalog, &end, has_image)?;
-    pieces.remove_orphans(checkpoint.map(|checkpoint| checkpoint.image))?;
     for &txn in &pieces.stamps {
         pass.note_stamp(txn, &mut tail_rows);
     }
@@ -300,6 +301,7 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
         start: has_image.then_some(start),
         loads: pass.loads.iter().map(|load| load.lsn).collect(),
         held: std::mem::take(&mut tail_rows.held),
+        pieces,
     })
 }
 

@@ -3,7 +3,7 @@
 //! Why it exists: everything below the image's LSN comes from here; the log below it may be gone.
 //! Rules: D20 what the tail says wins. D22 each piece file is opened once, and is there: a missing one is damage. D23 a run
 //! that a load named in the tail is added unless the image has it already; its row ids are in no other run, so it goes to
-//! the bottom. D24 files that nobody names go, after the tail was read.
+//! the bottom. D24 files that nobody names go, after the tail was read and made durable.
 //! Latches and I/O: no other thread uses the database yet.
 //! After a crash during recovery: it starts again; a removed orphan is named by nothing.
 
@@ -79,7 +79,7 @@ impl OpenImage {
     pub(crate) fn load(
         mut self,
         catalog: &Catalog,
-        pieces: &mut Pieces<'_>,
+        pieces: &mut Pieces,
         dropped: &BTreeSet<TableId>,
         rows: &HashMap<TableId, i64>,
         marks: &HashMap<TableId, u64>,
@@ -165,7 +165,7 @@ impl Open {
         Ok(())
     }
 
-    fn add_index_run(&mut self, run: &RunImage, pieces: &mut Pieces<'_>) -> Result<()> {
+    fn add_index_run(&mut self, run: &RunImage, pieces: &mut Pieces) -> Result<()> {
         if let Some((id, runs)) = &mut self.index {
             let tag = (run.stamp.txn.raw() != 0).then_some((run.stamp.txn, run.stamp.lsn));
             runs.push(pieces.index_run(*id, tag, &run.pieces)?);
@@ -198,17 +198,17 @@ fn install_runs(index: &Index, runs: Vec<Arc<Run>>) {
 }
 
 /// Piece files that image and tail name, each opened once (rule D22).
-pub(crate) struct Pieces<'s> {
-    store: &'s Arc<SegmentStore>,
+pub(crate) struct Pieces {
+    store: Arc<SegmentStore>,
     /// Transactions whose stamps the image's runs have.
     pub stamps: BTreeSet<TxnId>,
     files: HashMap<(SegmentClass, SegmentId), Arc<PieceFile>>,
 }
 
-impl<'s> Pieces<'s> {
-    pub(crate) fn new(store: &'s Arc<SegmentStore>) -> Self {
+impl Pieces {
+    pub(crate) fn new(store: &Arc<SegmentStore>) -> Self {
         Self {
-            store,
+            store: Arc::clone(store),
             stamps: BTreeSet::new(),
             files: HashMap::new(),
         }
@@ -218,7 +218,7 @@ impl<'s> Pieces<'s> {
         if let Some(file) = self.files.get(&(class, id)) {
             return Ok(Arc::clone(file));
         }
-        let file = PieceFile::open(self.store, class, id)?;
+        let file = PieceFile::open(&self.store, class, id)?;
         self.store.bump_next_piece_id(class, id);
         self.files.insert((class, id), Arc::clone(&file));
         Ok(file)
@@ -321,8 +321,10 @@ impl<'s> Pieces<'s> {
         Ok(())
     }
 
-    /// Removes the piece files that neither image nor tail name (rule D24).
-    pub(crate) fn remove_orphans(&self, image: Option<SegmentId>) -> Result<()> {
+    /// Removes the piece files that neither image nor tail name (rule D24). Only once all that was read of the tail is durable: a DROP
+    /// that a power cut takes back would miss them.
+    pub(crate) fn remove_orphans(&self) -> Result<()> {
+        let image = self.store.checkpoint().map(|checkpoint| checkpoint.image);
         for class in [SegmentClass::Cold, SegmentClass::Meta] {
             let is_named = |id| {
                 self.files.contains_key(&(class, id)) || class == SegmentClass::Meta && image == Some(id)

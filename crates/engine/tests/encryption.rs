@@ -61,7 +61,6 @@ fn open_on(disk: Arc<dyn Disk>, keys: &Arc<Keys>, write: bool) -> pbxt::Result<A
 }
 
 fn open(disk: &SimDisk, keys: &Arc<Keys>) -> pbxt::Result<Arc<Database>> {
-    disk.allow_rewrites();
     open_on(Arc::new(disk.clone()), keys, true)
 }
 
@@ -234,6 +233,37 @@ fn a_power_cut_before_any_operation_of_an_encrypted_life_loses_nothing() {
     assert!(images > 150, "{images}");
 }
 
+#[test]
+fn an_encrypted_life_after_a_failed_sync_loses_no_commit() {
+    let keys = Keys::of(&[(1, 9)]);
+    let insert = |db: &Arc<Database>, ids: std::ops::RangeInclusive<u32>| -> pbxt::Result<()> {
+        let table = PlayTable::open(db, TABLE).or_else(|_| PlayTable::create(db, TABLE))?;
+        let mut client = Client::new(db, 1);
+        for id in ids {
+            client.insert(&table, &row(id))?;
+            client.session.commit()?;
+        }
+        Ok(())
+    };
+    for seed in 0..20 {
+        let disk = SimDisk::new();
+        let db = open(&disk, &keys).expect("the database opens");
+        insert(&db, 1..=6).expect("inserted");
+        disk.plant(Fault::FailSync {
+            prefix: "hot-".into(),
+            nth: 1,
+        });
+        insert(&db, 7..=7).expect_err("its sync fails");
+        let lives = disk.kill();
+        drop(db);
+        let db = open(&lives, &keys).expect("the database opens");
+        assert!(rows_of(&db, "all that was written") == expected(7));
+        insert(&db, 8..=8).expect("inserted");
+        let db = open(&lives.crash(seed), &keys).unwrap_or_else(|error| panic!("D34: seed {seed}: {error}"));
+        assert!(rows_of(&db, "after the power cut") == expected(8), "seed {seed}");
+    }
+}
+
 fn refusal(disk: &SimDisk, keys: &Arc<Keys>) -> String {
     match open(disk, keys) {
         Ok(_) => panic!("it opened"),
@@ -378,7 +408,6 @@ fn a_flipped_bit_of_an_encrypted_file_gives_an_error_or_the_right_answer() {
 #[test]
 fn a_plain_database_becomes_encrypted_and_plain_again_as_its_files_are_replaced() {
     let disk = SimDisk::new();
-    disk.allow_rewrites();
     let keys = Keys::of(&[(1, 9)]);
     let mut last = 0;
     // Off, on, another version, off.

@@ -138,12 +138,12 @@ fn key_of(line: &[u8]) -> Option<(u32, SecretKey)> {
     if !digits.len().is_multiple_of(2) || digits.len() < 2 * KEY_BYTES_MIN {
         return None;
     }
-    // Of its full size from the beginning: a buffer that grows would leave copies behind.
-    let mut bytes = Vec::with_capacity(digits.len() / 2);
+    // Of its full size from the beginning: a buffer that grows would leave copies behind. Wiped too where a digit ends it (EN13).
+    let mut bytes = Zeroizing::new(Vec::with_capacity(digits.len() / 2));
     for pair in digits.chunks_exact(2) {
         bytes.push((digit(pair[0])? << 4 | digit(pair[1])?) as u8);
     }
-    Some((number, SecretKey::new(bytes)))
+    Some((number, SecretKey(bytes)))
 }
 
 impl KeySource for KeyFile {

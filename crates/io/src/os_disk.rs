@@ -1,7 +1,8 @@
 //! `OsDisk`: a directory of the operating system behind the `Disk` trait.
 //!
 //! Rules: every error names the file and the operation; ENOSPC and EDQUOT are `NoSpace`, EROFS, EACCES and EPERM on a
-//! write are `ReadOnlyMedia`. Preallocation is real (fallocate), so a full disk shows when a segment is made and not
+//! write are `ReadOnlyMedia`; of the lock EROFS alone is, as whoever may not write may be the neighbour of somebody who does.
+//! Preallocation is real (fallocate), so a full disk shows when a segment is made and not
 //! when a commit is written.
 //! Finished files are read past the page cache where that works (block_file.rs, docs/decisions/0005); the log is written past it
 //! (sector_file.rs, docs/decisions/0009), and read through it, as everything of manifest and large values.
@@ -176,26 +177,11 @@ impl Disk for OsDisk {
             .create(true)
             .truncate(false)
             .open(&path);
-        let mut file = opened.map_err(|source| failure(&path, "open", source))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::Error(source)) => return Err(failure(&path, "lock", source)),
-            Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                // Without the number the message says less; it is not worth another error.
-                let _ = file.read_to_string(&mut holder);
-                let pid = holder.trim();
-                let holder = if pid.is_empty() {
-                    "another process".to_owned()
-                } else {
-                    format!("process {pid}")
-                };
-                return Err(Error::Locked {
-                    path: path.display().to_string(),
-                    holder,
-                });
-            }
-        }
+        let mut file = match opened {
+            Err(source) if is_denied(&source) => return lock_unwritten(&path, source),
+            opened => opened.map_err(|source| failure(&path, "open", source))?,
+        };
+        take_lock(&path, &mut file)?;
         let write = file
             .set_len(0)
             .and_then(|()| writeln!(file, "{}", std::process::id()));
@@ -218,6 +204,56 @@ impl Disk for OsDisk {
         }
         Ok(stat.f_bavail * stat.f_frsize)
     }
+}
+
+/// Takes the system's lock on the lock file, or says who has it.
+fn take_lock(path: &Path, file: &mut File) -> Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::Error(source)) => Err(failure(path, "lock", source)),
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Without the number the message says less; it is not worth another error.
+            let _ = file.read_to_string(&mut holder);
+            let pid = holder.trim();
+            let holder = if pid.is_empty() {
+                "another process".to_owned()
+            } else {
+                format!("process {pid}")
+            };
+            Err(Error::Locked {
+                path: path.display().to_string(),
+                holder,
+            })
+        }
+    }
+}
+
+/// Locks a lock file that this user cannot write, without leaving a number in it: the user of a running server can. Only where the
+/// medium cannot be written and there is no such file can nobody be writing.
+fn lock_unwritten(path: &Path, denied: io::Error) -> Result<DiskLock> {
+    match File::open(path) {
+        Ok(mut file) => {
+            take_lock(path, &mut file)?;
+            Ok(Box::new(file))
+        }
+        Err(source) if source.kind() == io::ErrorKind::NotFound && is_read_only(&denied) => {
+            Err(failure(path, "open", denied))
+        }
+        Err(_) => Err(Error::Io {
+            file: path.display().to_string(),
+            op: "open",
+            source: denied,
+        }),
+    }
+}
+
+fn is_read_only(source: &io::Error) -> bool {
+    source.raw_os_error() == Some(libc::EROFS)
+}
+
+fn is_denied(source: &io::Error) -> bool {
+    is_read_only(source) || matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
 /// A file that is read and written through the page cache.
@@ -360,7 +396,7 @@ pub(crate) fn failure(path: &Path, op: &'static str, source: io::Error) -> Error
         Some(libc::ENOSPC | libc::EDQUOT) => Error::NoSpace {
             what: format!("'{file}'"),
         },
-        Some(libc::EROFS | libc::EACCES | libc::EPERM) => Error::ReadOnlyMedia { path: file },
+        _ if is_denied(&source) => Error::ReadOnlyMedia { path: file },
         _ => Error::Io { file, op, source },
     }
 }
@@ -484,5 +520,47 @@ mod tests {
         );
         drop(held);
         disk.lock("lock").expect("free again");
+    }
+
+    /// What somebody without rights gets, who is this user if that is not root.
+    fn lock_without_rights(disk: &OsDisk) -> Result<DiskLock> {
+        std::thread::scope(|scope| {
+            let locked = scope.spawn(|| {
+                // SAFETY: a system call without memory; it counts for this thread alone, which ends.
+                unsafe { libc::setfsuid(65534) };
+                disk.lock("lock")
+            });
+            locked.join().expect("no panic")
+        })
+    }
+
+    #[test]
+    fn who_may_not_write_the_lock_file_is_told_all_the_same_who_has_it() {
+        use std::fs::{Permissions, set_permissions};
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("entered by all");
+        let disk = OsDisk::open(directory.path(), false).expect("the directory");
+        let held = disk.lock("lock").expect("the lock");
+        let path = directory.path().join("lock");
+        set_permissions(&path, Permissions::from_mode(0o444)).expect("read by all");
+        let refused = lock_without_rights(&disk).expect_err("it is held");
+        assert!(matches!(refused, Error::Locked { .. }), "{refused}");
+        drop(held);
+        drop(lock_without_rights(&disk).expect("free again"));
+        set_permissions(&path, Permissions::from_mode(0o000)).expect("read by nobody");
+        let refused = lock_without_rights(&disk).expect_err("nobody knows");
+        assert!(matches!(refused, Error::Io { .. }), "{refused}");
+    }
+
+    #[test]
+    fn only_a_medium_that_cannot_be_written_excuses_a_missing_lock_file() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let of = |code| {
+            let path = directory.path().join("lock");
+            lock_unwritten(&path, io::Error::from_raw_os_error(code)).expect_err("there is none")
+        };
+        assert!(matches!(of(libc::EROFS), Error::ReadOnlyMedia { .. }));
+        assert!(matches!(of(libc::EACCES), Error::Io { .. }));
     }
 }

@@ -6,7 +6,8 @@
 //! Rules: F10 records are only appended, and each append is synced before it is relied on; when a file is half full, or
 //! was left torn, the facts go to the other file as a new generation, synced with its name, and only then the old file
 //! gets its last record, `Superseded`. So a file that is not superseded counts, whatever the other one looks like, and
-//! a superseded one never does. D9 a failed write or sync ends all appending.
+//! a superseded one never does. D9 a failed write or sync ends all appending. D34 what an opening reads may never have been
+//! synced: it is written again, as it stands there, before anything follows it.
 //! Latches and I/O: one latch, held across append and sync: manifest records are rare (one or two a segment).
 //! After a crash: an append in flight is there or not; whoever wanted it finds the fact again from the segments.
 
@@ -98,14 +99,33 @@ const SUPERSEDED_BYTES: u64 = 8 + 1 + 8;
 #[derive(Debug)]
 enum Found {
     Missing,
-    Whole(Arc<dyn DiskFile>, Decoded),
+    Whole(Whole),
     Unreadable(Error),
+}
+
+/// A file that counts, or did.
+#[derive(Debug)]
+struct Whole {
+    file: Arc<dyn DiskFile>,
+    decoded: Decoded,
+    /// Header and records.
+    bytes: Vec<u8>,
+}
+
+impl Whole {
+    /// Writes what was read again, as it stands there (rule D34).
+    fn write_again(&self) -> Result<()> {
+        self.file.write_at(&self.bytes, 0)?;
+        // Durable now: what was read. Without it a record could follow one that a failed sync left in doubt, and after a power cut
+        // stand behind a gap.
+        self.file.sync_data()
+    }
 }
 
 impl Found {
     fn generation(&self) -> Option<u64> {
         match self {
-            Self::Whole(_, decoded) => Some(decoded.generation),
+            Self::Whole(whole) => Some(whole.decoded.generation),
             Self::Missing | Self::Unreadable(_) => None,
         }
     }
@@ -113,7 +133,7 @@ impl Found {
     fn into_error(self, disk: &dyn Disk) -> Error {
         match self {
             Self::Unreadable(error) => error,
-            Self::Missing | Self::Whole(..) => Error::NotADatabase {
+            Self::Missing | Self::Whole(_) => Error::NotADatabase {
                 path: disk.location(),
                 why: "its manifest is missing".into(),
             },
@@ -160,19 +180,14 @@ impl Manifest {
         } else {
             (b, a)
         };
-        let (file, newest) = match (newer, &other) {
-            (Found::Whole(file, newest), _) => (file, newest),
+        let newest = match (newer, &other) {
+            (Found::Whole(newest), _) => newest,
             (Found::Unreadable(error), _) => return Err(error),
             (Found::Missing, _) => return Err(other.into_error(&*disk)),
         };
-        let Decoded {
-            facts,
-            generation,
-            end,
-            is_torn,
-        } = newest;
+        let facts = &newest.decoded.facts;
         match (other, facts.superseded) {
-            (Found::Whole(_, older), _) if older.facts.uuid != facts.uuid => {
+            (Found::Whole(older), _) if older.decoded.facts.uuid != facts.uuid => {
                 let why = format!("'{}' and '{}' belong to two databases", NAMES[0], NAMES[1]);
                 return Err(Error::NotADatabase {
                     path: disk.location(),
@@ -180,21 +195,10 @@ impl Manifest {
                 });
             }
             (other, Some(successor)) => return Err(missing(&*disk, other, successor)),
-            (Found::Whole(file, older), None) if writable && older.facts.superseded.is_none() => {
-                // The power went between the new generation and the last record of the old one.
-                Writer::continuing(file, older).append(ManifestRecord::Superseded { generation })?;
-            }
+            (other, None) if writable => settle(&*disk, &newest, other)?,
             (_, None) => {}
         }
-        let writer = Writer::continuing(
-            file,
-            Decoded {
-                facts,
-                generation,
-                end,
-                is_torn,
-            },
-        );
+        let writer = Writer::continuing(newest.file, newest.decoded);
         Ok(Self {
             disk,
             writer: Mutex::new(writer),
@@ -315,6 +319,21 @@ impl Manifest {
     }
 }
 
+/// Makes durable what was read of the file that counts, and that its predecessor does not.
+fn settle(disk: &dyn Disk, newest: &Whole, other: Found) -> Result<()> {
+    newest.write_again()?;
+    // Durable now: its name. Without it the predecessor could be the only one, and say that it is superseded.
+    disk.sync_dir()?;
+    let Found::Whole(older) = other else { return Ok(()) };
+    older.write_again()?;
+    if older.decoded.facts.superseded.is_some() {
+        return Ok(());
+    }
+    // The end came between the new generation and the last record of the old one.
+    let generation = newest.decoded.generation;
+    Writer::continuing(older.file, older.decoded).append(ManifestRecord::Superseded { generation })
+}
+
 /// Error for a file whose successor is not what it has to be.
 fn missing(disk: &dyn Disk, other: Found, successor: u64) -> Error {
     let Found::Unreadable(error) = other else {
@@ -362,7 +381,10 @@ fn read(disk: &dyn Disk, index: u64, writable: bool) -> Result<Found> {
     file.read_at(&mut bytes, 0)?;
     refuse_encrypted(&bytes, file.name())?;
     match decode(&bytes, file.name()) {
-        Ok(decoded) if decoded.generation % 2 == index => Ok(Found::Whole(file, decoded)),
+        Ok(decoded) if decoded.generation % 2 == index => {
+            bytes.truncate(decoded.end);
+            Ok(Found::Whole(Whole { file, decoded, bytes }))
+        }
         Ok(decoded) => Ok(Found::Unreadable(Error::Corrupt {
             file: file.name().to_owned(),
             offset: 32,

@@ -321,6 +321,36 @@ fn append_some(disk: &SimDisk) -> u32 {
         .count() as u32
 }
 
+#[test]
+fn a_process_that_dies_at_any_moment_leaves_no_gap_for_a_later_power_cut() {
+    let disk = SimDisk::new();
+    nearly_half_full(&disk);
+    for operation in 0.. {
+        let lives = disk.kill();
+        lives.cut_power_at(lives.operations() + operation);
+        let acknowledged = append_some(&lives);
+        let was_cut = lives.is_off();
+        let lives = lives.kill();
+        let manifest = open(&lives).expect("opened");
+        let mut known = sealed_ids(&manifest);
+        assert!(
+            known.len() as u32 > acknowledged,
+            "operation {operation}: {known:?}"
+        );
+        manifest.append(sealed(99)).expect("appended");
+        known.push(99);
+        for seed in 0..30 {
+            let case = format!("dead before operation {operation}, seed {seed}");
+            let after = open(&lives.crash(seed)).unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!(sealed_ids(&after), known, "{case}");
+        }
+        if !was_cut {
+            assert!(operation > 20, "a switch has more operations than {operation}");
+            break;
+        }
+    }
+}
+
 /// True if a crash image lost something acknowledged, or cannot be opened, or cannot go on.
 fn is_bad(image: &SimDisk, acknowledged: u32) -> bool {
     let Ok(manifest) = open(image) else { return true };

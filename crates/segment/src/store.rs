@@ -4,8 +4,8 @@
 //! version, not ours, in use); afterwards nobody else knows file names, headers or footers.
 //! Format: docs/format.md#files.
 //! Rules: P1 a writer owns the end of its segment, there is no call that writes elsewhere, and a segment file of an
-//! earlier life is made anew before it is begun. F7, F8, F10. D10 a segment is prepared (created, all of its space set
-//! aside, its name durable) before the log may reach it, so a full disk is an ordinary error of the preparer and never
+//! earlier life is made anew before it is begun; D34 is the exception. F7, F8, F10. D10 a segment is prepared (created, all of
+//! its space set aside, its name durable) before the log may reach it, so a full disk is an ordinary error of the preparer and never
 //! of a commit.
 //! Latches and I/O: `preparing` is held while a segment is made, so only other preparers wait for that; short latches
 //! for the maps of open and of prepared files, opening a file the only I/O under one of them.
@@ -313,6 +313,21 @@ impl SegmentStore {
             id,
         })?;
         Ok(writer)
+    }
+
+    /// Writes the header of a hot segment of an earlier life again, as it stands there, because its sync may have failed (rule D34).
+    /// The next sync of the file makes it durable.
+    pub fn write_header_again(&self, id: SegmentId) -> Result<()> {
+        let Some(header) = self.header(SegmentClass::Hot, id)? else {
+            return Err(self.damaged(
+                SegmentClass::Hot,
+                id,
+                0,
+                "the header that stood there a moment ago",
+                "zeros",
+            ));
+        };
+        self.file(SegmentClass::Hot, id)?.write_at(&header.encode(), 0)
     }
 
     /// Header of a segment that continues no other one.

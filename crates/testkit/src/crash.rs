@@ -4,6 +4,7 @@
 //! which everything before some moment is there and everything after it is not.
 //! State: none; a function of the disk's state and a seed.
 
+use crate::ranges::Ranges;
 use crate::rng::Rng;
 use crate::sim_file::{SECTOR, SimFile, Unsynced};
 use crate::sparse::Sparse;
@@ -135,8 +136,7 @@ pub(crate) fn file_after(file: &SimFile, rng: &mut Rng) -> SimFile {
 fn by_sector<'a>(writes: &[&'a Unsynced]) -> BTreeMap<u64, Vec<&'a Unsynced>> {
     let mut sectors: BTreeMap<u64, Vec<&Unsynced>> = BTreeMap::new();
     for write in writes {
-        let end = write.offset + write.bytes.len() as u64;
-        for sector in write.offset / SECTOR..end.div_ceil(SECTOR) {
+        for sector in write.offset / SECTOR..write.range().end.div_ceil(SECTOR) {
             sectors.entry(sector).or_default().push(write);
         }
     }
@@ -169,26 +169,26 @@ fn length_after(file: &SimFile, mood: Mood, rng: &mut Rng) -> u64 {
     }
 }
 
-/// Carries over which ranges were written, less those of which no sector reached the medium.
+/// Carries over which ranges were written, less those of which no sector reached the medium: now, or by an earlier sync.
 fn note_what_remains(file: &SimFile, writes: &[&Unsynced], kept: &[u64], after: &mut SimFile) {
-    let mut uncertain = SimFile::default();
+    let mut uncertain = Ranges::default();
     for write in writes.iter().filter(|write| !write.is_hole) {
-        uncertain.note_written(write.offset..write.offset + write.bytes.len() as u64);
+        uncertain.add(write.range());
     }
     let len = after.visible.len();
-    for (begin, end) in &file.written {
-        let mut at = *begin;
-        while at < (*end).min(len) {
-            let stop = ((at / SECTOR + 1) * SECTOR).min(*end).min(len);
-            let is_lost = uncertain
-                .written_before(&(at..stop))
-                .is_some_and(|lost| lost == (at..stop));
+    for range in file.written.iter() {
+        let mut at = range.start;
+        while at < range.end.min(len) {
+            let stop = ((at / SECTOR + 1) * SECTOR).min(range.end).min(len);
+            let part = at..stop;
+            let is_lost = uncertain.cover(&part) && file.synced.first_in(&part).is_none();
             if !is_lost || kept.binary_search(&(at / SECTOR)).is_ok() {
-                after.note_written(at..stop);
+                after.written.add(part);
             }
             at = stop;
         }
     }
+    after.synced = after.written.clone();
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod crash;
 mod faults;
+mod ranges;
 mod rng;
 mod sim_clock;
 mod sim_disk;

@@ -11,8 +11,8 @@
 //! - a slow medium takes time: it moves the clock that it was given;
 //! - a planted `SkipSync` makes syncs do nothing, to prove that a test catches a forgotten one.
 //!
-//! Rules held: P1 no byte range of a segment file (`*.seg`) is written twice; a second write panics. An encrypted disk, which
-//! stands before this one, completes sectors (rule EN8) and needs `allow_rewrites`.
+//! Rules held: P1 no byte range of a segment file (`*.seg`) is written twice; a second write panics, unless it is one of the two
+//! that `SimFile::broken_by` knows. A life of the database begins when its lock is taken.
 //! Latches: one per disk, never held across anything but memory. Operations (creations, removals, renames, writes and
 //! syncs) are counted; `cut_power_at` ends the world before the operation with that number, so a sweep meets them all. `footprint`
 //! is a hash of all of them with their bytes: two runs of one seed have the same.
@@ -47,7 +47,6 @@ struct State {
     cut_at: Option<u64>,
     is_off: bool,
     free_bytes: Option<u64>,
-    may_rewrite: bool,
     footprint: u64,
     /// A clock, and by how many milliseconds each operation moves it.
     slowness: Option<(Arc<SimClock>, u64)>,
@@ -83,7 +82,6 @@ impl SimDisk {
             names,
             durable_names,
             next_file,
-            may_rewrite: before.may_rewrite,
             footprint: before.footprint,
             ..State::default()
         };
@@ -115,12 +113,6 @@ impl SimDisk {
     /// Bytes the medium has left; `None` for as many as anybody wants.
     pub fn set_free_bytes(&self, bytes: Option<u64>) {
         self.state.lock().free_bytes = bytes;
-    }
-
-    /// Lets files be written to at the same place twice: for what is encrypted above, whose writers are held to P1 in all tests
-    /// without encryption.
-    pub fn allow_rewrites(&self) {
-        self.state.lock().may_rewrite = true;
     }
 
     /// Cuts the power before the operation with this number (the first one has number 0): it and all after it fail.
@@ -418,6 +410,7 @@ impl Disk for SimDisk {
                 holder: format!("process {}", std::process::id()),
             });
         }
+        state.files.values_mut().for_each(SimFile::begin_life);
         Ok(Box::new(HeldLock {
             state: Arc::clone(&self.state),
             name: name.to_owned(),
@@ -499,8 +492,8 @@ impl DiskFile for Handle {
             .get(&self.number)
             .ok_or_else(|| failure(&self.name, "write", "no such file"))?;
         if let Some(twice) = file
-            .written_before(&range)
-            .filter(|_| self.name.strip_suffix(".seg").is_some() && !state.may_rewrite)
+            .broken_by(buf, offset)
+            .filter(|_| self.name.strip_suffix(".seg").is_some())
         {
             drop(state);
             panic!("P1: bytes {twice:?} of '{}' are written twice", self.name);

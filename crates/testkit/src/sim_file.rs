@@ -3,15 +3,21 @@
 //! Why it exists: the difference between "written" and "durable" is the whole subject of crash tests; here it is data.
 //! State: `visible` is what reads return; `durable` is what a power cut leaves for certain; `unsynced` are the writes
 //! that a power cut may keep sector by sector. Writes that were pending when a sync failed are `doomed`: they stay
-//! uncertain for ever, as no later sync says anything about them.
+//! uncertain until the same bytes are written again, as no later sync says anything about them.
+//! Rules: P1 with its two exceptions, which this file judges by itself: an opening writes again, with the same bytes, what an
+//! earlier life wrote (D34); an encrypted file that grows completes the sector in which its content ends (EN8).
 
+use crate::ranges::Ranges;
 use crate::sparse::Sparse;
 use pbxt_base::limits::SECTOR_BYTES;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) const SECTOR: u64 = SECTOR_BYTES as u64;
+/// What an encrypted file begins with, the bytes before its content and behind it, and a block of its cipher (docs/encryption.md).
+const ENCRYPTION_MARK: &[u8; 8] = b"PBXTENC1";
+const ENCRYPTION_HEADER: u64 = 4096;
+const CIPHER_BLOCK: u64 = 16;
 
 /// A write that is not durable.
 #[derive(Clone, Debug)]
@@ -22,6 +28,28 @@ pub(crate) struct Unsynced {
     pub(crate) is_hole: bool,
 }
 
+impl Unsynced {
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.bytes.len() as u64
+    }
+
+    /// What is left of the write beside `range`.
+    fn without(&self, range: &Range<u64>) -> Vec<Self> {
+        let own = self.range();
+        let parts = [
+            own.start..own.end.min(range.start),
+            own.start.max(range.end)..own.end,
+        ];
+        let left = parts.into_iter().filter(|part| part.start < part.end);
+        left.map(|part| Self {
+            offset: part.start,
+            bytes: self.bytes[(part.start - own.start) as usize..(part.end - own.start) as usize].into(),
+            is_hole: self.is_hole,
+        })
+        .collect()
+    }
+}
+
 /// One file; see the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimFile {
@@ -29,8 +57,12 @@ pub(crate) struct SimFile {
     pub(crate) durable: Sparse,
     pub(crate) unsynced: Vec<Unsynced>,
     pub(crate) doomed: Vec<Unsynced>,
-    /// Ranges written so far: begin -> end.
-    pub(crate) written: BTreeMap<u64, u64>,
+    /// Ranges written so far.
+    pub(crate) written: Ranges,
+    /// Those written since the database was opened.
+    pub(crate) lately: Ranges,
+    /// Those that a sync has made durable.
+    pub(crate) synced: Ranges,
     /// Bytes set aside when the file was made; writes within them need no space.
     pub(crate) preallocated: u64,
     /// Bytes whose room was given back.
@@ -50,34 +82,56 @@ impl SimFile {
         }
     }
 
-    /// The part of `range` that was written before, if any.
-    pub(crate) fn written_before(&self, range: &Range<u64>) -> Option<Range<u64>> {
-        let (begin, end) = self.written.range(..range.end).next_back()?;
-        (*end > range.start).then(|| (*begin).max(range.start)..(*end).min(range.end))
+    /// The range that a write of these bytes would write twice against the rule, if any.
+    pub(crate) fn broken_by(&self, bytes: &[u8], offset: u64) -> Option<Range<u64>> {
+        let range = offset..offset + bytes.len() as u64;
+        let twice = self.written.first_in(&range)?;
+        if self.lately.first_in(&range).is_none() && self.has(bytes, offset) {
+            return None;
+        }
+        let Some((open, settled)) = self.open_sector() else {
+            return Some(twice);
+        };
+        let below = range.start..range.end.min(open);
+        if let Some(twice) = self.written.first_in(&below) {
+            return Some(twice);
+        }
+        let kept = range.start.max(open)..range.end.min(settled);
+        let part = |place: u64| (place - offset) as usize;
+        let is_kept = kept.is_empty() || self.has(&bytes[part(kept.start)..part(kept.end)], kept.start);
+        (!is_kept).then_some(kept)
     }
 
-    /// Notes a range as written, joining it with what it touches.
-    pub(crate) fn note_written(&mut self, mut range: Range<u64>) {
-        while let Some((begin, end)) = self
-            .written
-            .range(..=range.end)
-            .next_back()
-            .map(|(b, e)| (*b, *e))
-        {
-            if end < range.start {
-                break;
-            }
-            self.written.remove(&begin);
-            range = range.start.min(begin)..range.end.max(end);
+    /// Where the sector begins in which the content of an encrypted file ends, and where the cipher's blocks end that are full. `None`
+    /// if the file is not encrypted.
+    fn open_sector(&self) -> Option<(u64, u64)> {
+        let mut mark = [0; ENCRYPTION_MARK.len()];
+        if !self.visible.read(&mut mark, 0) || &mark != ENCRYPTION_MARK {
+            return None;
         }
-        self.written.insert(range.start, range.end);
+        let content = self.visible.len().saturating_sub(ENCRYPTION_HEADER + SECTOR);
+        let below = |unit: u64| ENCRYPTION_HEADER + content / unit * unit;
+        Some((below(SECTOR), below(CIPHER_BLOCK)))
+    }
+
+    /// True if these bytes stand there.
+    fn has(&self, bytes: &[u8], offset: u64) -> bool {
+        let mut there = vec![0; bytes.len()];
+        self.visible.read(&mut there, offset) && there == bytes
+    }
+
+    /// The database is opened anew: what was written until now is of an earlier life.
+    pub(crate) fn begin_life(&mut self) {
+        self.lately = Ranges::default();
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) {
         if bytes.is_empty() {
             return;
         }
-        self.note_written(offset..offset + bytes.len() as u64);
+        let range = offset..offset + bytes.len() as u64;
+        self.written.add(range.clone());
+        self.lately.add(range);
         self.visible.write(bytes, offset);
         self.unsynced.push(Unsynced {
             offset,
@@ -105,6 +159,16 @@ impl SimFile {
         self.durable.set_len(self.visible.len());
         for write in self.unsynced.drain(..) {
             self.durable.write(&write.bytes, write.offset);
+            let range = write.range();
+            // What is durable now does not give way to what stood there before.
+            self.doomed = self
+                .doomed
+                .iter()
+                .flat_map(|doomed| doomed.without(&range))
+                .collect();
+            if !write.is_hole {
+                self.synced.add(range);
+            }
         }
     }
 
@@ -125,20 +189,6 @@ impl SimFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn written_ranges_join_and_overlaps_are_found() {
-        let mut file = SimFile::default();
-        file.write(&[1; 10], 100);
-        file.write(&[1; 10], 120);
-        assert_eq!(file.written_before(&(90..100)), None);
-        assert_eq!(file.written_before(&(110..120)), None);
-        assert_eq!(file.written_before(&(105..125)), Some(120..125));
-        assert_eq!(file.written_before(&(0..101)), Some(100..101));
-        file.write(&[1; 10], 110);
-        assert_eq!(file.written, BTreeMap::from([(100, 130)]));
-        assert_eq!(file.written_before(&(129..500)), Some(129..130));
-    }
 
     #[test]
     fn only_a_sync_makes_bytes_durable() {
@@ -163,5 +213,32 @@ mod tests {
         assert_eq!(back, [0; 3]);
         assert!(file.durable.read(&mut back, 512));
         assert_eq!(&back, b"def");
+    }
+
+    #[test]
+    fn bytes_that_are_written_again_and_synced_are_no_longer_in_doubt() {
+        let mut file = SimFile::preallocated(1024);
+        file.write(&[7; 600], 100);
+        file.fail_sync();
+        file.write(&[7; 200], 200);
+        file.sync();
+        let left: Vec<Range<u64>> = file.doomed.iter().map(Unsynced::range).collect();
+        assert_eq!(left, [100..200, 400..700]);
+        let mut back = [0; 200];
+        assert!(file.durable.read(&mut back, 200));
+        assert_eq!(back, [7; 200]);
+    }
+
+    #[test]
+    fn only_a_later_life_may_write_again_and_only_the_same_bytes() {
+        let mut file = SimFile::preallocated(1024);
+        file.write(&[7; 100], 100);
+        assert_eq!(file.broken_by(&[7; 50], 120), Some(120..170));
+        file.begin_life();
+        assert_eq!(file.broken_by(&[7; 50], 120), None);
+        assert_eq!(file.broken_by(&[8; 50], 120), Some(120..170));
+        assert_eq!(file.broken_by(&[7; 50], 170), Some(170..200));
+        file.write(&[7; 50], 120);
+        assert_eq!(file.broken_by(&[7; 50], 120), Some(120..170), "once is enough");
     }
 }

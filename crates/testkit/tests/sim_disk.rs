@@ -1,12 +1,13 @@
 //! The simulated disk keeps to the contract of a medium, at its least helpful; and a sweep finds a forgotten sync.
 
 use pbxt_base::Error;
-use pbxt_io::{Disk, DiskFile};
+use pbxt_io::{Disk, DiskFile, EncryptedDisk, KeySource, SecretKey};
 use pbxt_testkit::{Fault, SimClock, SimDisk, Sweep};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// A file under a durable name, with nothing in it yet.
-fn new_file(disk: &SimDisk, name: &str, bytes: u64) -> std::sync::Arc<dyn DiskFile> {
+fn new_file(disk: &SimDisk, name: &str, bytes: u64) -> Arc<dyn DiskFile> {
     let file = disk.create(name, bytes).expect("a new file");
     file.sync_data().expect("a sync");
     disk.sync_dir().expect("a directory sync");
@@ -125,6 +126,64 @@ fn write_once_is_checked_across_a_crash_for_what_the_crash_kept() {
     }
 }
 
+/// One key, always the same.
+#[derive(Debug)]
+struct OneKey;
+
+impl KeySource for OneKey {
+    fn latest_version(&self, _: u32) -> Option<u32> {
+        Some(1)
+    }
+
+    fn key(&self, _: u32, _: u32) -> Option<SecretKey> {
+        Some(SecretKey::new(vec![7; 32]))
+    }
+
+    fn remedy(&self) -> String {
+        "nothing helps".into()
+    }
+}
+
+#[test]
+fn an_encrypted_segment_may_complete_the_sector_in_which_it_ends_and_nothing_else() {
+    let disk = SimDisk::new();
+    let encrypted =
+        EncryptedDisk::new(Arc::new(disk.clone()), Arc::new(OneKey), Some(1)).expect("there is a key");
+    let file = encrypted.create("blob-00000001.seg", 0).expect("a new file");
+    file.write_at(&[1; 1000], 0).expect("a write");
+    file.write_at(&[2; 1000], 1000).expect("a write behind it");
+    for offset in [600, 1990] {
+        let again = catch_unwind(AssertUnwindSafe(|| file.write_at(&[3; 8], offset)));
+        let text = again.expect_err("P1 is broken");
+        let text = text.downcast_ref::<String>().expect("a text");
+        assert!(text.starts_with("P1: bytes "), "EN8: at {offset}: {text}");
+    }
+}
+
+#[test]
+fn a_completion_that_is_lost_leaves_the_durable_sector_written() {
+    let disk = SimDisk::new();
+    let other = new_file(&disk, "other", 512);
+    other.write_at(&[1; 100], 0).expect("a write");
+    other.sync_data().expect("a sync");
+    other.write_at(&[1; 512], 0).expect("a completion");
+    disk.rename("other", "blob-00000001.seg").expect("a rename");
+    disk.sync_dir().expect("a directory sync");
+    let mut lost = 0;
+    for seed in 0..40 {
+        let after = disk.crash(seed);
+        let content = after.content("blob-00000001.seg").expect("the file");
+        lost += u64::from(content[200] == 0);
+        let file = after.open("blob-00000001.seg", true).expect("the file");
+        let write = catch_unwind(AssertUnwindSafe(|| file.write_at(&[2; 100], 0)));
+        assert!(
+            write.is_err(),
+            "seed {seed}: durable bytes are never written again"
+        );
+    }
+    assert!((1..40).contains(&lost), "{lost}");
+}
+
 #[test]
 fn a_full_disk_refuses_new_files_and_growth_but_no_write_into_preallocated_space() {
     let disk = SimDisk::new();
@@ -222,7 +281,7 @@ fn bytes_that_land_in_the_wrong_place_stay_there() {
 
 #[test]
 fn a_slow_disk_moves_the_clock() {
-    let (disk, clock) = (SimDisk::new(), std::sync::Arc::new(SimClock::new()));
+    let (disk, clock) = (SimDisk::new(), Arc::new(SimClock::new()));
     disk.slow_down(&clock, 40);
     new_file(&disk, "a", 512);
     assert_eq!(

@@ -3,11 +3,12 @@
 //! Why it exists:    the store serves all classes of segments; the log speaks of hot ones, by LSN, and must tell a header
 //!                   that was being written when the power failed from one that is damaged.
 //! Format / state:   docs/format.md#segment-header.
-//! Rules:            D5, D7, D10.
+//! Rules:            D5, D7, D10, D34.
 //! Latches and I/O:  as the store; nothing here is called under a latch but the flush and preparing latches.
 //! After a crash:    a segment that never became part of the log is dropped and made anew, so no byte of it is written
-//!                   twice.
+//!                   twice; of the last one that did, what may not be durable is written again as it was.
 
+use crate::doubt::write_again;
 use crate::layout::Layout;
 use crate::scan::LogEnd;
 use pbxt_base::{Error, Lsn, Result, SegmentId};
@@ -92,12 +93,11 @@ impl HotFiles {
         self.store.prepare(segment)
     }
 
-    /// Makes the segment ready in which the log continues behind `end`. What was read of the last segment is synced
-    /// first: after a crash of the process alone it may never have been, and the log must not go on behind a part that
-    /// a power cut can still take back (D7). Files behind it were prepared, or begun in vain: they are made anew.
+    /// Makes the segment ready in which the log continues behind `end`, once what was read of the last segment is durable. Files
+    /// behind it were prepared, or begun in vain: they are made anew.
     pub(crate) fn make_room_behind(&self, end: &LogEnd) -> Result<SegmentId> {
         if end.segment != SegmentId::new(0) {
-            self.open(end.segment)?.sync_data()?;
+            self.settle(end)?;
         }
         for segment in self
             .hot_ids()?
@@ -109,6 +109,21 @@ impl HotFiles {
         let segment = SegmentId::new(end.segment.raw() + 1);
         self.store.prepare(segment)?;
         Ok(segment)
+    }
+
+    /// Makes durable what was read of the last segment.
+    fn settle(&self, end: &LogEnd) -> Result<()> {
+        if self.closed_end().is_none() {
+            write_again(self, end)?;
+        }
+        // Durable now: all that recovery has read (D7). Without it the log would go on behind a part that a power cut can still take
+        // back, because a process died before its sync, or after one that failed.
+        self.open(end.segment)?.sync_data()
+    }
+
+    /// Writes the header of a segment again, as it stands there (D34).
+    pub(crate) fn write_header_again(&self, segment: SegmentId) -> Result<()> {
+        self.store.write_header_again(segment)
     }
 
     /// Takes a prepared segment into use as the continuation of `previous` from `cut`.

@@ -14,6 +14,7 @@ mod cache;
 mod chunk;
 mod core;
 mod directory;
+mod doubt;
 mod dump;
 mod end_record;
 mod files;

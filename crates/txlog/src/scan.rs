@@ -9,6 +9,7 @@
 //! After a crash:    this is what runs; it writes nothing.
 
 use crate::batch::{BATCH_ALIGN, BatchHeader};
+use crate::doubt::Doubt;
 use crate::files::HotFiles;
 use crate::layout::Layout;
 use crate::record::RecordRef;
@@ -31,6 +32,8 @@ pub struct LogEnd {
     pub(crate) checksum: u32,
     /// Sequence of the last valid batch, 0 if there is none.
     pub(crate) sequence: u64,
+    /// From here on the last segment may not be durable (D34).
+    pub(crate) doubtful: Lsn,
     /// Newest mark of the durable end of the blob stream.
     pub(crate) blob_durable: u64,
     /// Where the log is readable from; set by `with_log_start`.
@@ -81,6 +84,8 @@ pub struct LogScan {
     sequence: Option<u64>,
     end: LogEnd,
     from: u64,
+    /// Of the segment at hand.
+    doubt: Doubt,
     last_row_txn: u64,
     rows_passed: u64,
     is_done: bool,
@@ -111,6 +116,7 @@ impl LogScan {
                 ..LogEnd::default()
             },
             from: from.raw(),
+            doubt: Doubt::default(),
             last_row_txn: 0,
             rows_passed: 0,
             is_done: false,
@@ -239,12 +245,14 @@ impl LogScan {
         self.incarnation = header.incarnation;
         self.position = self.layout.segment_body(header.id);
         self.end.segment = header.id;
+        self.doubt = Doubt::default();
         self.note_end();
         Ok(())
     }
 
     fn note_end(&mut self) {
         self.end.cut = Lsn::new(self.position);
+        self.end.doubtful = Lsn::new(self.doubt.first().unwrap_or(self.position));
         self.end.ends.insert(self.end.segment, self.position);
     }
 
@@ -313,6 +321,8 @@ impl LogScan {
         self.end.sequence = header.sequence;
         self.end.checksum = checksum;
         self.end.blob_durable = header.blob_durable;
+        self.doubt
+            .note(header.sequence, self.position, header.durable_sequence);
         self.position = header.next();
         self.note_end();
         Ok(Some(header))

@@ -81,8 +81,8 @@ impl Life {
             .and_then(|()| self.look_at_all());
         match played {
             Ok(()) => self.end()?,
-            // What a failed sync left in doubt shows until the machine itself begins anew, so the process alone does not.
-            Err(Stop::PowerOff | Stop::Broken(_)) => self.crash(),
+            Err(Stop::PowerOff) => self.crash(),
+            Err(Stop::Broken(_)) => self.break_off(),
             Err(wrong) => return Err(wrong),
         }
         self.come_back()?;
@@ -140,13 +140,23 @@ impl Life {
     fn end(&mut self) -> Step {
         match self.rng.below(4) {
             0 => match self.close() {
-                Err(Stop::PowerOff | Stop::Broken(_)) => self.crash(),
+                Err(Stop::PowerOff) => self.crash(),
+                Err(Stop::Broken(_)) => self.break_off(),
                 closed => return closed,
             },
             1 => self.kill(),
             _ => self.crash(),
         }
         Ok(())
+    }
+
+    /// The disk has failed: the process ends, and the machine with it or not. If not, what a failed sync left in doubt shows (D34).
+    fn break_off(&mut self) {
+        if self.rng.chance(50) {
+            self.kill();
+        } else {
+            self.crash();
+        }
     }
 
     /// Opens; now and then the power fails during that too.

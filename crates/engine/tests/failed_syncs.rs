@@ -1,0 +1,92 @@
+//! Syncs of the log that fail, and processes that die before them: the next life builds on nothing that a later power cut takes
+//! back (rules D24, D34).
+
+mod common;
+
+use common::{Bench, open, options, row};
+use pbxt::Database;
+use pbxt_sim::client::Client;
+use pbxt_sim::table::PlayTable;
+use pbxt_testkit::{Fault, SimDisk};
+use std::ops::Range;
+use std::sync::Arc;
+
+fn fail_sync(prefix: &str) -> Fault {
+    Fault::FailSync {
+        prefix: prefix.into(),
+        nth: 1,
+    }
+}
+
+fn fill(bench: &mut Bench, ids: Range<u32>) {
+    for id in ids {
+        bench.client.insert(&bench.table, &row(id)).expect("inserted");
+    }
+    bench.client.session.commit().expect("committed");
+}
+
+fn ids(db: &Arc<Database>) -> Vec<u32> {
+    let table = PlayTable::open(db, "t").expect("the table");
+    let agreed = Client::new(db, 1).agreed(&table).expect("readable");
+    let rows = agreed.unwrap_or_else(|differs| panic!("{differs}"));
+    let mut ids: Vec<u32> = rows.iter().map(|(_, row)| row.id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn a_life_after_a_failed_sync_loses_no_commit() {
+    for seed in 0..30 {
+        let mut bench = Bench::new();
+        fill(&mut bench, 1..20);
+        bench.disk.plant(fail_sync("hot-"));
+        bench.client.insert(&bench.table, &row(20)).expect("inserted");
+        bench.client.session.commit().expect_err("its sync fails");
+        let disk = bench.disk.kill();
+        let db = open(&disk);
+        assert_eq!(ids(&db), (1..21).collect::<Vec<_>>(), "all that was written");
+        let table = PlayTable::open(&db, "t").expect("the table");
+        let mut client = Client::new(&db, 1);
+        client.insert(&table, &row(21)).expect("inserted");
+        client.session.commit().expect("committed");
+        let after = disk.crash(seed);
+        let db =
+            Database::open(Arc::new(after), &options()).unwrap_or_else(|error| panic!("{seed}: {error}"));
+        assert_eq!(ids(&db), (1..22).collect::<Vec<_>>(), "seed {seed}");
+    }
+}
+
+/// A table with pieces whose DROP was written; its sync failed, and the process died.
+fn dropped_in_doubt() -> SimDisk {
+    let mut bench = Bench::new();
+    fill(&mut bench, 1..200);
+    bench.db.checkpoint_step().expect("a checkpoint");
+    let idle = open(&SimDisk::new());
+    bench.client = Client::new(&idle, 0);
+    bench.disk.plant(fail_sync("hot-"));
+    bench.db.drop_table(None, "t").expect_err("its sync fails");
+    bench.disk.kill()
+}
+
+#[test]
+fn files_of_a_dropped_table_stay_until_the_log_that_says_so_is_durable() {
+    let lives = dropped_in_doubt();
+    for operation in 0.. {
+        let disk = lives.kill();
+        disk.cut_power_at(lives.operations() + operation);
+        drop(Database::open(Arc::new(disk.clone()), &options()));
+        let was_cut = disk.is_off();
+        for seed in 0..20 {
+            let opened = Database::open(Arc::new(disk.crash(seed)), &options());
+            assert!(
+                opened.is_ok(),
+                "power cut before operation {operation}, seed {seed}: {:?}",
+                opened.err()
+            );
+        }
+        if !was_cut {
+            assert!(operation > 10, "an opening has more operations than {operation}");
+            break;
+        }
+    }
+}
