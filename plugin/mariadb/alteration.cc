@@ -2,7 +2,8 @@
  * alteration.cc: old and new columns and indexes of an ALTER, in the server's terms.
  *
  * The server says of each column of the altered table from which one it comes, and of renamed indexes what
- * they were called. What it calls another type may have the same values: longer strings, wider integers.
+ * they were called. What it calls another type may have the same values: longer strings, wider integers. Of
+ * hidden columns it says nothing: where there are any, all columns have to stay what they are (rule AL27).
  */
 #include "alteration.h"
 
@@ -108,12 +109,29 @@ bool has_hashes(const TABLE* table) {
   return false;
 }
 
-/* Nothing the hashes depend on has moved: the same columns in the same order. */
-bool has_same_columns(const TABLE* before, const TABLE* altered) {
-  if (before->s->fields != altered->s->fields || before->s->keys != altered->s->keys) return false;
-  for (uint i = 0; i < before->s->fields; i++) {
-    const Field *was = before->field[i], *now = altered->field[i];
-    if (was->pack_length() != now->pack_length() || was->real_type() != now->real_type()) return false;
+/* A hidden column of a unique index over long values: nobody has given it. */
+bool is_hash(const Field* field) {
+  return field->flags & LONG_UNIQUE_HASH_FIELD;
+}
+
+/* The same column in the same place, with the same values. */
+const char* refuse_moved(const Field* now, const Create_field* given) {
+  const Field* was = given ? given->field : nullptr;
+  if (!was || was->field_index != now->field_index || !was->is_equal(*given)) return kHashed;
+  return refuse_kept(was, now, given, true);
+}
+
+/* The hashes that are stored are those that would be computed now. */
+bool keeps_hashes(const KEY& before, const KEY& now) {
+  if (before.algorithm != HA_KEY_ALG_LONG_HASH) return false;
+  const KEY_PART_INFO *was = Definition::hash_part(before), *is = Definition::hash_part(now);
+  uint count = Definition::hashed_parts(was);
+  if (was->fieldnr != is->fieldnr || count != Definition::hashed_parts(is)) return false;
+  for (uint i = 1; i <= count; i++) {
+    const KEY_PART_INFO &one = was[-static_cast<int>(i)], &other = is[-static_cast<int>(i)];
+    if (one.fieldnr != other.fieldnr || one.length != other.length ||
+        one.field->charset() != other.field->charset())
+      return false;
   }
   return true;
 }
@@ -135,6 +153,20 @@ const char* Alteration::find_columns(const TABLE* altered, const Alter_inplace_i
   return nullptr;
 }
 
+/* Rule AL27: the hashes of rows that are there go with the values in their places. */
+const char* Alteration::find_hashed_columns(const TABLE* before, const TABLE* altered,
+                                            const Alter_inplace_info* info) {
+  if (before->s->fields != altered->s->fields || before->s->keys != altered->s->keys) return kHashed;
+  for (uint i = 0; i < altered->s->fields; i++) {
+    const Field* now = altered->field[i];
+    if (is_hash(now) != is_hash(before->field[i])) return kHashed;
+    const char* refused = is_hash(now) ? nullptr : refuse_moved(now, given_field(info->alter_info, now));
+    if (refused) return refused;
+    columns_.push_back(static_cast<int32_t>(i));
+  }
+  return nullptr;
+}
+
 void Alteration::find_indexes(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info) {
   for (uint i = 0; i < altered->s->keys; i++) {
     const char* name = altered->key_info[i].name.str;
@@ -149,19 +181,26 @@ void Alteration::find_indexes(const TABLE* before, const TABLE* altered, const A
   }
 }
 
+bool Alteration::keeps_all_hashes(const TABLE* before, const TABLE* altered) const {
+  for (uint i = 0; i < altered->s->keys; i++) {
+    const KEY& now = altered->key_info[i];
+    if (now.algorithm != HA_KEY_ALG_LONG_HASH) continue;
+    if (indexes_[i] < 0 || !keeps_hashes(before->key_info[indexes_[i]], now)) return false;
+  }
+  return true;
+}
+
 bool Alteration::adds_indexes() const {
   return std::find(indexes_.begin(), indexes_.end(), -1) != indexes_.end();
 }
 
 const char* Alteration::find(const TABLE* before, const TABLE* altered,
                              const Alter_inplace_info* info) noexcept {
-  if (has_hashes(before) || has_hashes(altered)) {
-    if (!has_same_columns(before, altered)) return kHashed;
-    for (uint i = 0; i < altered->s->fields; i++) columns_.push_back(static_cast<int32_t>(i));
-  } else if (const char* refused = find_columns(altered, info)) {
-    return refused;
-  }
+  bool is_hashed = has_hashes(before) || has_hashes(altered);
+  const char* refused = is_hashed ? find_hashed_columns(before, altered, info) : find_columns(altered, info);
+  if (refused) return refused;
   find_indexes(before, altered, info);
+  if (!keeps_all_hashes(before, altered)) return kHashed;
   change.columns = columns_.data();
   change.indexes = indexes_.data();
   return nullptr;

@@ -28,6 +28,8 @@ class Alteration {
 
  private:
   const char* find_columns(const TABLE* altered, const Alter_inplace_info* info);
+  const char* find_hashed_columns(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info);
+  bool keeps_all_hashes(const TABLE* before, const TABLE* altered) const;
   void find_indexes(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info);
 
   std::vector<int32_t> columns_, indexes_;

@@ -58,10 +58,8 @@ void set_kind(const Field* field, pbxt_column* column) {
 const KEY_PART_INFO* first_stored_part(const KEY& key, uint* count) {
   *count = key.ext_key_parts;
   if (key.algorithm != HA_KEY_ALG_LONG_HASH) return key.key_part;
-  const KEY_PART_INFO* part = key.key_part;
-  while (!(part->field->flags & LONG_UNIQUE_HASH_FIELD)) part++;
   *count = 1;
-  return part;
+  return Definition::hash_part(key);
 }
 
 /* Old-format TIME, TIMESTAMP and DATETIME with fractions are big-endian and comparable, without fractions
@@ -135,6 +133,16 @@ bool Definition::has_collation(const Field* field) {
 
 bool Definition::is_indexed_virtual(const Field* field) {
   return !field->stored_in_db() && (field->flags & (PART_KEY_FLAG | LONG_UNIQUE_HASH_FIELD));
+}
+
+const KEY_PART_INFO* Definition::hash_part(const KEY& key) {
+  const KEY_PART_INFO* part = key.key_part;
+  while (!(part->field->flags & LONG_UNIQUE_HASH_FIELD)) part++;
+  return part;
+}
+
+uint Definition::hashed_parts(const KEY_PART_INFO* hash) {
+  return static_cast<const Item_func_hash*>(hash->field->vcol_info->expr)->argument_count();
 }
 
 void Definition::add_columns(const TABLE* table) {

@@ -32,6 +32,10 @@ class Definition {
   static bool is_char_column(const Field* field);
   /* Compares by a collation, not by bytes. */
   static bool has_collation(const Field* field);
+  /* The hidden column of an index over long values, behind the parts that are hashed. */
+  static const KEY_PART_INFO* hash_part(const KEY& key);
+  /* How many parts before it are hashed. */
+  static uint hashed_parts(const KEY_PART_INFO* hash);
 
   /* No image of a key of the index has more bytes; SIZE_MAX where no limit is known, or the index has
      prefixes of columns. */

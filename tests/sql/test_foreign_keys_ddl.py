@@ -1,9 +1,13 @@
 """Definitions of foreign keys: CREATE, SHOW, INFORMATION_SCHEMA, ALTER, DROP, RENAME, TRUNCATE, dumps, conversion, refusals."""
 
+import random
 import re
 import subprocess
+import threading
+import time
 
 import pytest
+from sql_tools import wait_for
 
 PARENT = "CREATE TABLE p (id INT PRIMARY KEY, k INT, w VARCHAR(20), UNIQUE KEY (k), KEY (w)) ENGINE={engine}"
 CHILD = "CREATE TABLE c (id INT PRIMARY KEY, p INT, KEY (p), CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id)) ENGINE={engine}"
@@ -465,3 +469,93 @@ def test_tables_that_keep_former_rows_take_no_part(db):
     db.ok("ALTER TABLE p DROP SYSTEM VERSIONING")
     db.ok("ALTER TABLE c DROP SYSTEM VERSIONING")
     db.ok("ALTER TABLE c ADD CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id)")
+
+
+def table_and_reader(db, child, added):
+    """A parent, a child whose transaction keeps an ALTER from its end, and the ALTER when it has copied and waits for it."""
+    db.ok("CREATE TABLE p (id INT PRIMARY KEY, v INT) ENGINE={engine}")
+    db.ok("INSERT INTO p VALUES (1, 0), (2, 0)")
+    db.ok(f"CREATE TABLE c (id INT PRIMARY KEY, p INT, q INT, KEY (p), KEY (q){child}) ENGINE={{engine}}")
+    db.ok("INSERT INTO c VALUES (1, 1, 2)")
+    reader, changer = db.session(), db.session()
+    reader.ok("BEGIN")
+    reader.ok("SELECT * FROM c")
+    altering = changer.later(f"ALTER TABLE c {added}, ALGORITHM=COPY")
+    waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'ALTER TABLE c%' AND state LIKE 'Waiting for table metadata lock'"
+    wait_for(lambda: db.value(waits) == 1, what="the ALTER waits for the reader")
+    return reader, altering
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("change", ["DELETE FROM p WHERE id = 1", "UPDATE p SET id = 9 WHERE id = 1", "TRUNCATE TABLE p"])
+def test_a_parent_stays_while_the_constraint_that_needs_it_comes(db, change):
+    reader, altering = table_and_reader(db, "", "ADD CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id) ON DELETE RESTRICT")
+    changing = db.session().later(change)
+    changing.waits()
+    reader.ok("COMMIT")
+    assert altering.result().error is None
+    assert changing.result().error[0] in (1451, 1701)
+    assert [row[2:] for row in db.rows("CHECK TABLE c EXTENDED")] == [("status", "OK")]
+
+
+@pytest.mark.pbxt_only
+def test_an_action_waits_for_the_copy_of_its_children(db):
+    key = "CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE"
+    reader, altering = table_and_reader(db, f", {key}", "ADD CONSTRAINT other FOREIGN KEY (q) REFERENCES p (id) ON DELETE SET NULL")
+    deleting = db.session().later("DELETE FROM p")
+    assert deleting.waits()
+    reader.ok("COMMIT")
+    for waiting in (altering, deleting):
+        assert waiting.result().error is None
+    assert db.rows("SELECT * FROM c") == []
+    assert [row[2:] for row in db.rows("CHECK TABLE c EXTENDED")] == [("status", "OK")]
+
+
+@pytest.mark.pbxt_only
+def test_an_alter_that_is_given_up_refuses_nothing_any_more(db):
+    db.ok("CREATE TABLE p (id INT PRIMARY KEY) ENGINE={engine}")
+    db.ok("INSERT INTO p VALUES (1)")
+    db.ok("CREATE TABLE c (id INT PRIMARY KEY, p INT, KEY (p)) ENGINE={engine}")
+    db.ok("INSERT INTO c VALUES (1, 1)")
+    reader = db.session()
+    reader.ok("BEGIN")
+    reader.ok("SELECT * FROM c")
+    changer = db.session()
+    changer.ok("SET lock_wait_timeout = 1")
+    changer.fails("ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES p (id), ALGORITHM=COPY", 1205)
+    db.ok("DELETE FROM p WHERE id = 1")
+    reader.ok("COMMIT")
+    changer.fails("ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES p (id), ALGORITHM=COPY", 1452)
+
+
+def delete_parents(session, draw, end, seen):
+    """Deletes one parent after the other; the number of each that went and what other errors came."""
+    while not end.is_set():
+        number = draw.randrange(1, 1001)
+        answer = session.run(f"DELETE FROM p WHERE id = {number}")
+        if answer.error is None and answer.affected:
+            seen.append(number)
+        elif answer.error and answer.error[0] != 1451:
+            seen.append(answer.error)
+        time.sleep(draw.random() * 0.01)
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("action", ["RESTRICT", "CASCADE", "SET NULL"])
+def test_no_child_is_left_behind_while_tables_are_exchanged(db, action):
+    db.ok("CREATE TABLE p (id INT PRIMARY KEY, v INT) ENGINE={engine}")
+    db.ok("INSERT INTO p SELECT seq, 0 FROM seq_1_to_1000")
+    db.ok(f"CREATE TABLE c (id INT PRIMARY KEY, p INT, KEY (p), CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id) ON DELETE {action}) ENGINE={{engine}}")
+    db.ok("INSERT INTO c SELECT seq, seq FROM seq_1_to_1000")
+    end, gone = threading.Event(), []
+    threads = [threading.Thread(target=delete_parents, args=(db.session(), random.Random(seed), end, gone)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(30):
+        db.ok("ALTER TABLE c FORCE, ALGORITHM=COPY")
+    end.set()
+    for thread in threads:
+        thread.join()
+    assert [answer for answer in gone if action == "RESTRICT" or isinstance(answer, tuple)] == []
+    assert [row[2:] for row in db.rows("CHECK TABLE c EXTENDED")] == [("status", "OK")]
+    assert db.value("SELECT COUNT(*) FROM c WHERE p IS NOT NULL") == 1000 - len(gone)

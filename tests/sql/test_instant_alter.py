@@ -164,6 +164,71 @@ def test_foreign_keys_are_kept_over_alters_of_both_sides(twin):
     twin.same_table("c")
 
 
+HASHED_KEPT = [
+    "RENAME COLUMN a TO aa", "RENAME COLUMN x TO xx", "CHANGE b bb INT", "ALTER COLUMN a SET DEFAULT 9", "COMMENT 'changed'", "RENAME KEY k TO kk",
+    "CHANGE b c INT, CHANGE c b INT", "CHANGE x y TEXT, CHANGE y x TEXT", "ALTER INDEX k IGNORED", "MODIFY s INT", "AUTO_INCREMENT = 90000", "MODIFY e ENUM('one', 'two', 'three')",
+]  # fmt: skip
+HASHED_COPIED = [
+    "MODIFY b INT FIRST", "MODIFY c INT AFTER a, MODIFY b INT AFTER e", "MODIFY x TEXT FIRST", "DROP y, ADD z TEXT AFTER x", "DROP b, ADD q INT DEFAULT 7 AFTER a",
+    "DROP c, ADD q INT", "RENAME KEY u TO uu", "MODIFY l VARCHAR(20) CHARACTER SET latin2", "MODIFY m TEXT CHARACTER SET latin2",
+    "MODIFY d DECIMAL(9,3)", "MODIFY e ENUM('two', 'one')", "MODIFY b INT UNSIGNED", "MODIFY b INT CHECK (b > 0)", "DROP INDEX u, ADD UNIQUE u (y)",
+    "MODIFY x TEXT COLLATE utf8mb4_bin", "MODIFY y TEXT COLLATE utf8mb4_bin, DROP INDEX u, ADD UNIQUE u (y)", "DROP INDEX u, ADD UNIQUE u (x, b)",
+    "DROP INDEX u, ADD UNIQUE u (x(3))", "DROP INDEX u, DROP INDEX k, ADD UNIQUE k (x), ADD INDEX u (a)",
+]  # fmt: skip
+
+
+def prepare_hashed(session):
+    session.ok(
+        "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, a INT, b INT, x TEXT, y TEXT, l VARCHAR(20) CHARACTER SET latin1, m TEXT CHARACTER SET latin1, d DECIMAL(10,2),"
+        " s INT NOT NULL, e ENUM('one', 'two'), c INT, KEY k (a), UNIQUE u (x)) ENGINE={engine}"
+    )
+    session.ok("INSERT INTO t VALUES (1, 10, 20, 'key', 'yes', 'Ž', 'Ž', 1.25, 3, 'one', 30), (2, 11, 21, 'Lock', 'No', 'š', 'š', 3.5, 4, 'two', 31)")
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("change", HASHED_KEPT)
+def test_a_table_with_hashes_keeps_rows_whose_columns_stay(twin, change):
+    prepare_hashed(twin)
+    assert twin.under_test.affected(f"ALTER TABLE t {change}, ALGORITHM=INSTANT") == 0
+    twin.oracle.ok(f"ALTER TABLE t {change}")
+    refuses_what_innodb_refuses(twin)
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("change", HASHED_COPIED)
+def test_a_table_with_hashes_is_copied_when_a_column_moves_or_changes(twin, change):
+    prepare_hashed(twin)
+    assert twin.under_test.run(f"ALTER TABLE t {change}, ALGORITHM=INSTANT").error, "INSTANT is accepted"
+    for side in (twin.under_test, twin.oracle):
+        side.run(f"ALTER TABLE t {change}")
+    same_definition(twin)
+    refuses_what_innodb_refuses(twin)
+
+
+def refuses_what_innodb_refuses(twin):
+    """Rows are the same, and their copies meet the same unique indexes, in capitals as well."""
+    twin.same_table("t")
+    columns = [row[0] for row in twin.oracle.rows("SHOW COLUMNS FROM t")]
+    texts = [name for name in columns if name in ("x", "xx", "y", "z")]
+    for number, way in enumerate(["{}", "UPPER({})", "LOWER({})", "LEFT({}, 1)"], 1):
+        for text in texts:
+            for other in ("", "a = a + 1000"):
+                taken = [f"id + {100 * number} + {10 * bool(other)}" if name == "id" else way.format(name) if name == text else f"CONCAT({name}, id, '{way}')" if name in texts else name for name in columns]
+                if other and "a" in columns:
+                    taken[columns.index("a")] = "a + 1000"
+                twin.run(f"INSERT INTO t SELECT {', '.join(taken)} FROM t WHERE id = 1")
+    twin.same_table("t")
+    healthy(twin.under_test)
+
+
+def test_duplicates_of_a_new_hash_are_found(twin):
+    twin.ok("CREATE TABLE t (id INT PRIMARY KEY, x TEXT COLLATE utf8mb4_bin, y TEXT, UNIQUE u (x)) ENGINE={engine}")
+    twin.ok("INSERT INTO t VALUES (1, 'k', 'same'), (2, 'K', 'same')")
+    twin.fails("ALTER TABLE t MODIFY x TEXT COLLATE utf8mb4_general_ci", 1062)
+    twin.fails("ALTER TABLE t DROP INDEX u, ADD UNIQUE u (y)", 1062)
+    twin.same_table("t")
+
+
 class Maker(alter_storm.Maker):
     """Statements over one table, most of them ALTERs."""
 

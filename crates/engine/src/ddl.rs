@@ -90,6 +90,7 @@ impl Database {
             Space::Spare,
         )?;
         let table = Arc::new(Table::new(def, ts, next_auto_increment, 0));
+        table.stand_in_for(creation.replaces.map(Arc::from));
         let mut tables = self.catalog.tables();
         tables.push(Arc::clone(&table));
         self.bind_references_among(&tables);
@@ -158,6 +159,9 @@ impl Database {
         }
         let changed = self.renamed(&table, from, to, renaming)?;
         self.log_redefinitions(&changed)?;
+        if renaming.takes_place {
+            table.stand_in_for(None);
+        }
         self.bind_references();
         drop(locked);
         Ok(())

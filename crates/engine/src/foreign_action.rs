@@ -103,8 +103,8 @@ impl<'a> Actions<'a> {
                 continue;
             }
             let action = match new {
-                Some(_) => link.link.key.on_update,
-                None => link.link.key.on_delete,
+                Some(_) => link.link.on_update(),
+                None => link.link.on_delete(),
             };
             let deed = match (action, new) {
                 (Action::Restrict | Action::NoAction, _) => {

@@ -1,7 +1,7 @@
 //! Foreign list: the constraints of a table and those that name it, for hosts and tools.
 //!
 //! Why it exists: hosts print definitions and decide which tables a statement may touch; they see names, never bindings.
-//! Rules: FK2 what is bound is read when the list is made. FK8 provisional tables are children of nobody. FK52 order.
+//! Rules: FK2 what is bound is read when the list is made. FK8 what provisional tables refuse. FK52 order.
 //! Latches and I/O: the catalog's, for one look-up at a time; none while the caller reads the list.
 
 use crate::database::Database;
@@ -68,10 +68,18 @@ impl Database {
         self.catalog.changes() + self.bindings()
     }
 
-    /// The constraints bound to a table, ordered by child.
+    /// The constraints that changes of a table mind, ordered by child. One of a table that is to take another's place stands under the
+    /// other's name, with what it does now (rule FK8): that is the table a host has to lock.
     pub fn foreign_keys_to(&self, table: &str) -> Result<Vec<ForeignKeyInfo>> {
         let references = self.catalog.find(table)?.references();
-        let info = |link: &Arc<Link>| Some(describe(&link.child.upgrade()?.def(), &link.key, Some(link)));
+        let info = |link: &Arc<Link>| {
+            let mut info = describe(&link.child.upgrade()?.def(), &link.key, Some(link));
+            if let Some(replaced) = &link.stands_in_for {
+                info.child = replaced.to_string();
+            }
+            (info.on_delete, info.on_update) = (link.on_delete(), link.on_update());
+            Some(info)
+        };
         Ok(references.incoming.iter().filter_map(info).collect())
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::database::Database;
 use crate::definition::TableDef;
-use crate::foreign_key::ForeignKey;
+use crate::foreign_key::{Action, ForeignKey};
 use crate::foreign_key_check::{Fit, fit};
 use crate::table::Table;
 use std::collections::HashMap;
@@ -32,6 +32,8 @@ pub struct Link {
     pub parent_index: usize,
     /// Numbers of the columns referred to.
     pub parent_columns: Vec<usize>,
+    /// The table whose place the child is to take; until then the constraint refuses and never acts (rule FK8).
+    pub stands_in_for: Option<Arc<str>>,
 }
 
 /// Why a constraint is bound to no table.
@@ -57,7 +59,7 @@ pub enum Outgoing {
 pub struct References {
     /// Of the table itself, in the order of its definition.
     pub outgoing: Vec<Outgoing>,
-    /// Of tables that are not provisional (rule FK8), by name of the table and order of its definition.
+    /// Of tables that are not provisional, and what rule FK8 has of others, by name of the table and order of its definition.
     pub incoming: Vec<Arc<Link>>,
 }
 
@@ -77,8 +79,27 @@ impl Link {
         self.child.ptr_eq(&self.parent)
     }
 
+    /// What a deletion of the parent does now.
+    pub fn on_delete(&self) -> Action {
+        self.now(self.key.on_delete)
+    }
+
+    /// What a change of the parent's columns does now.
+    pub fn on_update(&self) -> Action {
+        self.now(self.key.on_update)
+    }
+
+    fn now(&self, action: Action) -> Action {
+        if self.stands_in_for.is_some() {
+            Action::Restrict
+        } else {
+            action
+        }
+    }
+
     fn is_same(&self, other: &Self) -> bool {
         self.key == other.key
+            && self.stands_in_for == other.stands_in_for
             && self.child.ptr_eq(&other.child)
             && self.parent.ptr_eq(&other.parent)
             && (self.child_index, self.parent_index) == (other.child_index, other.parent_index)
@@ -146,12 +167,15 @@ impl Database {
             .enumerate()
             .map(|(number, table)| (table.name(), number))
             .collect();
+        let named = |name: &str| by_name.get(name).map(|number| &tables[*number]);
         for (number, child) in tables.iter().enumerate() {
             let def = child.def();
             for key in &def.foreign_keys {
                 let parent = by_name.get(key.parent.as_str()).copied();
                 let outgoing = bind(child, &def, key, parent.map(|parent| &tables[parent]));
-                if let (Outgoing::Bound(link), Some(parent), false) = (&outgoing, parent, def.provisional) {
+                if let (Outgoing::Bound(link), Some(parent)) = (&outgoing, parent)
+                    && leads(link, &def, &tables[parent], named)
+                {
                     let incoming = &mut bound.entry(parent).or_default().incoming;
                     incoming.push(Arc::clone(link));
                 }
@@ -194,7 +218,44 @@ fn bind(child: &Arc<Table>, def: &TableDef, key: &ForeignKey, parent: Option<&Ar
             child_index,
             parent_index,
             parent_columns,
+            stands_in_for: child.stands_in_for(),
         })),
         Err(_) => Outgoing::Unbound(key.clone(), Missing::Fit),
     }
+}
+
+/// Rule FK8: whether changes of the parent mind the constraint.
+fn leads<'a>(
+    link: &Link,
+    def: &TableDef,
+    parent: &Table,
+    named: impl Fn(&str) -> Option<&'a Arc<Table>>,
+) -> bool {
+    let Some(replaced) = &link.stands_in_for else {
+        return !def.provisional;
+    };
+    // What the replaced table keeps itself it keeps by its own rows, with its own action.
+    !named(replaced).is_some_and(|replaced| {
+        let before = replaced.def();
+        let is_it = |own: &&ForeignKey| is_same_constraint((own, &before), (&link.key, def));
+        let own = before.foreign_keys.iter().find(is_it);
+        own.is_some_and(|own| fit(own, &before, &parent.def()).is_ok())
+    })
+}
+
+/// The same name, and the same columns by name, for numbers may be others in a copy.
+fn is_same_constraint(
+    (one, def): (&ForeignKey, &TableDef),
+    (other, other_def): (&ForeignKey, &TableDef),
+) -> bool {
+    one.name == other.name && one.parent == other.parent && pairs(one, def).eq(pairs(other, other_def))
+}
+
+/// The names of a constraint's columns in child and parent.
+fn pairs<'a>(key: &'a ForeignKey, def: &'a TableDef) -> impl Iterator<Item = (Option<&'a str>, &'a str)> {
+    key.columns.iter().map(|column| {
+        let record = def.host_record.as_ref();
+        let ours = record.and_then(|record| record.columns.get(usize::from(column.child)));
+        (ours.map(|ours| ours.name.as_str()), column.parent.as_str())
+    })
 }

@@ -6,7 +6,7 @@
 //! An ALTER that leaves the rows where they are makes another `Table` over the same `Generation` and the same entries of the indexes
 //! that stay; who has the one before goes on with it, and begins nothing new.
 //! Rules: T19 a snapshot older than `created_ts` must not read this generation. The name may change under a
-//! running reader (RENAME): it is only for messages. B5 shapes of one table are changed under its shape latch only. AL7, AL10, AL11.
+//! running reader (RENAME): it is only for messages. B5 shapes of one table are changed under its shape latch only. AL7, AL10, AL11, FK8.
 //! Latches: the name; `shaping`, held while shapes are exchanged, never across I/O.
 
 use crate::autoinc::AutoIncrement;
@@ -95,6 +95,9 @@ pub struct Table {
     /// Indexes in the definition's order.
     pub indexes: Vec<Index>,
     references: ArcSwap<References>,
+    /// The table whose place it was made to take and has not taken yet (rule FK8). Not kept over a restart: who was about to
+    /// exchange the two is gone then.
+    stands_in_for: RwLock<Option<Arc<str>>>,
     /// Another `Table` has taken its place (rule AL7).
     superseded: AtomicBool,
 }
@@ -138,7 +141,9 @@ impl Table {
             let index = index.or_else(|| built.and_then(|built| built.index_by_id(id)));
             index.map(|index| Arc::clone(&index.entries))
         };
-        Self::over(Arc::clone(&self.generation), def, entries)
+        let altered = Self::over(Arc::clone(&self.generation), def, entries);
+        altered.stand_in_for(self.stands_in_for());
+        altered
     }
 
     fn over(
@@ -152,6 +157,7 @@ impl Table {
             indexes: def.indexes.iter().map(index).collect(),
             versions: def.versions(),
             references: ArcSwap::default(),
+            stands_in_for: RwLock::default(),
             superseded: AtomicBool::new(false),
             def: RwLock::new(Arc::new(def)),
             generation,
@@ -266,6 +272,16 @@ impl Table {
     pub fn redefine(&self, def: TableDef) {
         *self.name.write() = Arc::from(def.name.as_str());
         *self.def.write() = Arc::new(def);
+    }
+
+    /// The table whose place it is to take (rule FK8).
+    pub(crate) fn stands_in_for(&self) -> Option<Arc<str>> {
+        self.stands_in_for.read().clone()
+    }
+
+    /// Says whose place it is to take; none once it has taken it.
+    pub(crate) fn stand_in_for(&self, replaced: Option<Arc<str>>) {
+        *self.stands_in_for.write() = replaced;
     }
 
     /// Its constraints and those that lead to it, as they are bound now.

@@ -1,0 +1,157 @@
+//! Constraints of a table that is made to take another one's place (rule FK8).
+
+mod common {
+    pub(crate) mod family;
+}
+
+use common::family::{Opened, Plan, User, database, is_referenced, options, row};
+use pbxt::{Action, Creation, Database, ForeignKeyInfo, Renaming};
+use std::sync::Arc;
+
+use Action::{Cascade, Restrict};
+
+const ASIDE: Renaming = Renaming {
+    keep_references: true,
+    sets_aside: true,
+    takes_place: false,
+    checks: false,
+};
+const PLACE: Renaming = Renaming {
+    keep_references: true,
+    sets_aside: false,
+    takes_place: true,
+    checks: true,
+};
+
+/// Parents 1, 2 and 3.
+fn parents(db: &Arc<Database>) -> Opened {
+    let parent = Opened::create(db, Plan::new("d/p", 2));
+    let mut user = User::new(db, 1);
+    for id in 1..=3 {
+        user.insert(&parent, &row(&[id, 0])).expect("a parent");
+    }
+    user.commit();
+    parent
+}
+
+/// What is to take the place of `d/c`.
+fn copy(db: &Arc<Database>, mut plan: Plan) -> Opened {
+    plan.name = "d/#new".into();
+    let creation = Creation {
+        checks: true,
+        replaces: Some("d/c"),
+    };
+    db.create_table_with(plan.definition(), 1, creation)
+        .expect("a copy");
+    Opened::open(db, plan)
+}
+
+fn keyed(column: usize) -> Plan {
+    Plan::new("d/c", 3).key("fk", &[column], "d/p", &[0], Cascade, Cascade)
+}
+
+fn seen(db: &Arc<Database>) -> Vec<(String, Action, Action)> {
+    let list = db.foreign_keys_to("d/p").expect("a list");
+    let line = |key: ForeignKeyInfo| (key.child, key.on_delete, key.on_update);
+    list.into_iter().map(line).collect()
+}
+
+#[test]
+fn a_constraint_that_comes_with_a_copy_keeps_parents_before_it_takes_place() {
+    let (db, _disk) = database();
+    let parent = parents(&db);
+    let before = Opened::create(&db, Plan::new("d/c", 3).index(&[1]));
+    let copied = copy(&db, keyed(1));
+    let (mut user, mut other) = (User::new(&db, 2), User::new(&db, 3));
+    for child in [&before, &copied] {
+        user.insert(child, &row(&[10, 1, 0])).expect("a child");
+    }
+    user.commit();
+    let refuses = |other: &mut User| {
+        let deleted = other.delete(&parent, 1);
+        assert!(is_referenced(&deleted), "FK8: {deleted:?}");
+        let changed = other.update(&parent, 1, &row(&[9, 0]));
+        assert!(is_referenced(&changed), "FK8: {changed:?}");
+    };
+    refuses(&mut other);
+    assert_eq!(seen(&db), [("d/c".into(), Restrict, Restrict)]);
+    other.delete(&parent, 2).expect("nobody refers to it");
+    other.commit();
+    db.rename_table_with(None, "d/c", "d/#old", ASIDE)
+        .expect("set aside");
+    refuses(&mut other);
+    other.commit();
+    db.rename_table_with(None, "d/#new", "d/c", PLACE)
+        .expect("exchanged");
+    db.drop_table(None, "d/#old").expect("dropped");
+    assert_eq!(seen(&db), [("d/c".into(), Cascade, Cascade)]);
+    other.delete(&parent, 1).expect("its child goes with it");
+    other.commit();
+    assert!(other.rows(&copied).is_empty());
+}
+
+#[test]
+fn what_the_replaced_table_keeps_its_copy_does_not_refuse() {
+    let (db, _disk) = database();
+    let parent = parents(&db);
+    let before = Opened::create(&db, keyed(1));
+    let copied = copy(&db, keyed(1).index(&[2]));
+    let mut user = User::new(&db, 2);
+    user.insert(&before, &row(&[10, 1, 2])).expect("a child");
+    user.insert(&before, &row(&[11, 3, 2])).expect("a child");
+    user.insert(&copied, &row(&[11, 3, 2])).expect("its copy");
+    user.commit();
+    assert_eq!(seen(&db), [("d/c".into(), Cascade, Cascade)]);
+    user.delete(&parent, 1).expect("its child goes with it");
+    user.commit();
+    assert_eq!(user.rows(&before), [row(&[11, 3, 2])]);
+    user.commit();
+    // Between the two changes of names nobody else keeps it.
+    db.rename_table_with(None, "d/c", "d/#old", ASIDE)
+        .expect("set aside");
+    let deleted = user.delete(&parent, 3);
+    assert!(is_referenced(&deleted), "FK8: {deleted:?}");
+}
+
+#[test]
+fn a_constraint_of_the_same_name_over_other_columns_is_another() {
+    let (db, _disk) = database();
+    let parent = parents(&db);
+    let _before = Opened::create(&db, keyed(1));
+    let copied = copy(&db, keyed(2));
+    let mut user = User::new(&db, 2);
+    user.insert(&copied, &row(&[10, 1, 2])).expect("a child");
+    user.commit();
+    user.delete(&parent, 1).expect("nobody refers to it");
+    let deleted = user.delete(&parent, 2);
+    assert!(is_referenced(&deleted), "FK8: {deleted:?}");
+}
+
+#[test]
+fn a_copy_that_takes_no_place_refuses_nothing_any_more() {
+    let (db, disk) = database();
+    let parent = parents(&db);
+    let _before = Opened::create(&db, Plan::new("d/c", 3));
+    let mut user = User::new(&db, 2);
+    for given_up in [true, false] {
+        let copied = copy(&db, keyed(1));
+        user.insert(&copied, &row(&[10, 1, 2])).expect("a child");
+        user.commit();
+        let deleted = user.delete(&parent, 1);
+        assert!(is_referenced(&deleted), "FK8: {deleted:?}");
+        user.rollback();
+        if given_up {
+            db.drop_table(None, "d/#new").expect("given up");
+            user.delete(&parent, 1).expect("nobody refers to it");
+            user.rollback();
+        }
+    }
+    db.flush().expect("flushed");
+    drop((user, parent, db));
+    let db = Database::open(Arc::new(disk.kill()), &options()).expect("it opens");
+    let parent = Opened::open(&db, Plan::new("d/p", 2));
+    let mut user = User::new(&db, 1);
+    assert!(seen(&db).is_empty());
+    user.delete(&parent, 1)
+        .expect("nobody is about to exchange tables");
+}
