@@ -169,6 +169,15 @@ fn log_options(options: &Options) -> LogOptions {
     }
 }
 
+/// What background work knew when the checkpoint was made.
+fn upkeep_of(found: &recovery::Found, blobs: &BlobStore) -> Result<Upkeep> {
+    let upkeep = Upkeep::restore(&found.blobs)?;
+    if let (Some(start), 0) = (found.start, found.records) {
+        upkeep.blobs.known_before(start, blobs)?;
+    }
+    Ok(upkeep)
+}
+
 impl Database {
     /// Opens the database on `disk`, recovering it first if needed.
     pub fn open(disk: Arc<dyn Disk>, options: &Options) -> Result<Arc<Self>> {
@@ -184,10 +193,7 @@ impl Database {
         let poison = Arc::clone(store.poison());
         let started = clock.now_millis();
         let found = recovery::read_log(&store, &blobs, options.threads())?;
-        let upkeep = Upkeep::restore(&found.blobs)?;
-        if let (Some(start), 0) = (found.start, found.records) {
-            upkeep.blobs.known_before(start, &blobs)?;
-        }
+        let upkeep = upkeep_of(&found, &blobs)?;
         let cache = Arc::new(BlockCache::new(options.cache_bytes / 2));
         let log = Log::open(
             Arc::clone(&store),
