@@ -120,6 +120,40 @@ bool writes_columns(const ForeignKey& key) {
   return writes(key.on_delete) || writes(key.on_update) || key.on_update == PBXT_FK_CASCADE;
 }
 
+/* NULL is in no unique key twice, other values may be. */
+bool gives_values(const ForeignKey& key) {
+  return key.on_delete == PBXT_FK_SET_DEFAULT || key.on_update == PBXT_FK_SET_DEFAULT ||
+         key.on_update == PBXT_FK_CASCADE;
+}
+
+/* The key of which the column is a part, if the server compares its values: it is not asked about rows that
+ * actions change. */
+const KEY* checked_key_of(const TABLE* table, const Field* field) {
+  for (uint i = 0; i < table->s->keys; i++) {
+    const KEY& key = table->key_info[i];
+    bool is_hash = key.algorithm == HA_KEY_ALG_LONG_HASH;
+    if (!is_hash && !key.without_overlaps) continue;
+    const KEY_PART_INFO* part = is_hash ? Definition::hash_part(key) : key.key_part;
+    uint count = is_hash ? Definition::hashed_parts(part) : key.user_defined_key_parts;
+    if (is_hash) part -= count;
+    for (uint j = 0; j < count; j++)
+      if (part[j].fieldnr == field->field_index + 1) return &key;
+  }
+  return nullptr;
+}
+
+/* Rule FK9: why actions of the constraint cannot change the column; nothing if they can. */
+std::string refuse_writes(TABLE* form, const ForeignKey& key, const Field* field) {
+  std::string change = std::string("its actions would change column '") + field->field_name.str + "', ";
+  if (is_base_of_stored_column(form, field))
+    return change + "from which a stored column is computed: use RESTRICT, or compute a virtual column";
+  const KEY* checked = gives_values(key) ? checked_key_of(form, field) : nullptr;
+  if (!checked) return "";
+  return change + "and nobody would look whether unique index '" + checked->name.str +
+         "' has the values already, for it is one over long values or WITHOUT OVERLAPS: use RESTRICT, SET "
+         "NULL, or ON DELETE CASCADE";
+}
+
 void refuse(THD* thd, const ForeignKey& key, const std::string& why) {
   push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, HA_ERR_CANNOT_ADD_FOREIGN,
                       "PBXT: foreign key '%s': %s", key.name.c_str(), why.c_str());
@@ -147,7 +181,7 @@ int TableForeignKeys::for_create(THD* thd, const char* path, TABLE* form, HA_CRE
   }
   if (int error = add_new(thd, path, before ? original_.c_str() : path, alter_info, form)) return error;
   if (int error = check_versioning(thd, form)) return error;
-  if (int error = check_bases(thd, form)) return error;
+  if (int error = check_writes(thd, form)) return error;
   if (before)
     if (int error = check_indexes(thd, original_.c_str(), form, before)) return error;
   put_into(thd, definition, form);
@@ -231,15 +265,14 @@ int TableForeignKeys::check_versioning(THD* thd, const TABLE* form) const {
 }
 
 /* Rule FK9. */
-int TableForeignKeys::check_bases(THD* thd, TABLE* form) const {
+int TableForeignKeys::check_writes(THD* thd, TABLE* form) const {
   for (const ForeignKey& key : keys_) {
     if (!writes_columns(key)) continue;
     for (const ForeignKey::Column& column : key.columns) {
       int position = position_of(form, column.child);
-      if (position < 0 || !is_base_of_stored_column(form, form->field[position])) continue;
-      refuse(thd, key,
-             "its actions would change column '" + column.child +
-                 "', from which a stored column is computed: use RESTRICT, or compute a virtual column");
+      std::string why = position < 0 ? "" : refuse_writes(form, key, form->field[position]);
+      if (why.empty()) continue;
+      refuse(thd, key, why);
       return HA_ERR_CANNOT_ADD_FOREIGN;
     }
   }

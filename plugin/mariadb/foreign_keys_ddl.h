@@ -33,7 +33,7 @@ class TableForeignKeys {
   int add_kept(const char* original, Alter_info* alter_info, TABLE* form);
   void keep(ForeignKeys keys, Alter_info* alter_info);
   int add_new(THD* thd, const char* path, const char* original, Alter_info* alter_info, TABLE* form);
-  int check_bases(THD* thd, TABLE* form) const;
+  int check_writes(THD* thd, TABLE* form) const;
   int check_versioning(THD* thd, const TABLE* form) const;
   int check_indexes(THD* thd, const char* original, TABLE* form, TABLE* before) const;
   int check_nulls(TABLE* form) const;

@@ -461,3 +461,52 @@ def test_statements_know_at_once_which_tables_refer_to_theirs(twin):
     twin.same_table("d")
     twin.ok("DROP TABLE c, d")
     twin.ok("DELETE FROM p")
+
+
+CHECKED = {
+    "UNIQUE u (p, w)": "id INT PRIMARY KEY, p INT DEFAULT 9, w TEXT, KEY (p)",
+    "UNIQUE u (w, p)": "id INT PRIMARY KEY, p INT DEFAULT 9, w VARCHAR(3000), KEY (p)",
+    "UNIQUE u (p, e WITHOUT OVERLAPS)": "id INT PRIMARY KEY, p INT DEFAULT 9, w TEXT, a DATE DEFAULT '2020-01-01', b DATE DEFAULT '2021-01-01', PERIOD FOR e (a, b), KEY (p)",
+}  # fmt: skip
+
+
+def refused(db, statement):
+    """Some of these the server refuses itself (ERROR 4171)."""
+    if db.fails(statement, (1005, 4171)).startswith("Key"):
+        return
+    assert "index 'u' has the values already" in str(db.rows("SHOW WARNINGS"))
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("key", CHECKED)
+@pytest.mark.parametrize("clause", ["ON DELETE SET DEFAULT", "ON UPDATE SET DEFAULT", "ON UPDATE CASCADE"])
+def test_actions_pass_by_no_key_that_the_server_checks(db, key, clause):
+    """Rule FK9, whichever of key and constraint comes first."""
+    db.ok("CREATE TABLE p (id INT PRIMARY KEY) ENGINE={engine}")
+    db.ok("INSERT INTO p VALUES (1), (2), (9)")
+    constraint = f"CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id) {clause}"
+    refused(db, f"CREATE TABLE c ({CHECKED[key]}, {key}, {constraint}) ENGINE={{engine}}")
+    db.ok(f"CREATE TABLE c ({CHECKED[key]}, {key}) ENGINE={{engine}}")
+    refused(db, f"ALTER TABLE c ADD {constraint}")
+    db.ok("DROP TABLE c")
+    db.ok(f"CREATE TABLE c ({CHECKED[key]}, {constraint}) ENGINE={{engine}}")
+    refused(db, f"ALTER TABLE c ADD {key}")
+    db.ok("INSERT INTO c (id, p, w) VALUES (1, 1, 'a'), (2, 2, 'a')")
+    db.ok("ALTER TABLE c DROP FOREIGN KEY fk, ADD FOREIGN KEY (p) REFERENCES p (id)")
+    db.ok(f"ALTER TABLE c ADD {key}")
+
+
+@pytest.mark.parametrize("key", CHECKED)
+@pytest.mark.parametrize("clause", ["", "ON DELETE CASCADE", "ON DELETE SET NULL", "ON UPDATE SET NULL"])
+def test_actions_leave_keys_that_the_server_checks_right(twin, key, clause):
+    twin.ok("CREATE TABLE p (id INT PRIMARY KEY) ENGINE={engine}")
+    twin.ok("INSERT INTO p VALUES (1), (2), (9)")
+    twin.ok(f"CREATE TABLE c ({CHECKED[key]}, {key}, CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id) {clause}) ENGINE={{engine}}")
+    twin.ok("INSERT INTO c (id, p, w) VALUES (1, 1, 'a'), (2, 2, 'a')")
+    twin.run("DELETE FROM p WHERE id = 1")
+    twin.run("UPDATE p SET id = 3 WHERE id = 2")
+    both(twin)
+    twin.run("INSERT INTO c (id, p, w) VALUES (3, 9, 'a')")
+    twin.run("INSERT INTO c (id, p, w) VALUES (4, 9, 'a')")
+    twin.run("INSERT INTO c (id, p, w) VALUES (5, NULL, 'a')")
+    both(twin)
