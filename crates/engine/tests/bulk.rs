@@ -7,8 +7,8 @@ mod common;
 #[path = "common/hold.rs"]
 mod hold;
 
-use common::{Bench, row};
-use pbxt::{Error, NewVersion, Result, Session, SessionConfig};
+use common::{Bench, put, row};
+use pbxt::{Error, Result, Session, SessionConfig};
 use pbxt_io::Disk;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
@@ -26,17 +26,6 @@ fn full(id: u32) -> PlayRow {
         tag: (!id.is_multiple_of(3)).then_some(id),
         ..row(id)
     }
-}
-
-fn put(session: &mut Session, table: &PlayTable, row: &PlayRow) -> Result<()> {
-    let keys = table.key_changes(None, row)?;
-    let payload = table.encode(row)?;
-    let version = NewVersion {
-        payload: &payload,
-        schema_version: table.schema_version(),
-        keys: &keys,
-    };
-    session.insert_or_load(&table.table, version).map(|_| ())
 }
 
 fn bracket(session: &mut Session, table: &PlayTable, rows: &[PlayRow]) -> Result<()> {

@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{Bench, row};
-use pbxt::{NewVersion, Progress, Result, Session};
+use common::{Bench, put, row};
+use pbxt::Progress;
 use pbxt_base::RowId;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
@@ -20,17 +20,6 @@ fn full(id: u32) -> PlayRow {
         group: Some(id % 7),
         ..row(id)
     }
-}
-
-fn put(session: &mut Session, table: &PlayTable, row: &PlayRow) -> Result<()> {
-    let keys = table.key_changes(None, row)?;
-    let payload = table.encode(row)?;
-    let version = NewVersion {
-        payload: &payload,
-        schema_version: table.schema_version(),
-        keys: &keys,
-    };
-    session.insert_or_load(&table.table, version).map(|_| ())
 }
 
 fn load(client: &mut Client, table: &PlayTable, ids: std::ops::Range<u32>) {

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
-use pbxt::{Database, Options};
+use pbxt::{Database, NewVersion, Options, Result, Session};
 use pbxt_segment::Geometry;
 use pbxt_sim::client::{Client, Read};
 use pbxt_sim::table::{PlayRow, PlayTable};
@@ -34,6 +34,18 @@ pub(crate) fn open(disk: &SimDisk) -> Arc<Database> {
 /// A row without optional values.
 pub(crate) fn row(id: u32) -> PlayRow {
     PlayRow::new(id)
+}
+
+/// Inserts a row, by way of the load if the statement brings many.
+pub(crate) fn put(session: &mut Session, table: &PlayTable, row: &PlayRow) -> Result<()> {
+    let keys = table.key_changes(None, row)?;
+    let payload = table.encode(row)?;
+    let version = NewVersion {
+        payload: &payload,
+        schema_version: table.schema_version(),
+        keys: &keys,
+    };
+    session.insert_or_load(&table.table, version).map(|_| ())
 }
 
 impl Bench {
