@@ -279,9 +279,8 @@ impl Cursor {
         Ok(visit == Visit::Shown)
     }
 
-    /// True if this transaction has changed the row since the scan began that shows it: an action of the same statement did (rule
-    /// T9). A deletion counts.
-    pub(crate) fn is_overtaken(&self, session: &Session, row: RowId) -> Result<Option<Overtaken>> {
+    /// What this transaction has done to the row since the scan began that shows it: an action of the same statement did (rule T9).
+    pub(crate) fn overtaken(&self, session: &Session, row: RowId) -> Result<Option<Overtaken>> {
         let guard = crossbeam_epoch::pin();
         let word = self.table.map.load_in(row, &guard);
         if word.is_absent() || word.addr().lsn() < self.view.viewer.cursor {

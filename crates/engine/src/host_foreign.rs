@@ -143,7 +143,7 @@ impl HostCursor {
     fn overtaken(&mut self, session: &Session, row: RowId) -> Result<Option<Overtaken>> {
         self.rebind()?;
         match &self.foreign.plan {
-            Some(plan) if !plan.nodes[0].incoming.is_empty() => self.cursor.is_overtaken(session, row),
+            Some(plan) if !plan.nodes[0].incoming.is_empty() => self.cursor.overtaken(session, row),
             _ => Ok(None),
         }
     }

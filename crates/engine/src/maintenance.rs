@@ -213,7 +213,11 @@ impl Database {
         if self.clock.now_millis() < figures.retry_at.load(Ordering::Relaxed) || !is_due() {
             return Ok(false);
         }
-        let made = self.checkpoint_step();
+        let made = {
+            // Only now: how far all tables are behind is asked for a checkpoint, not for each look.
+            let _breathing = self.begin_breathing(is_idle);
+            self.checkpoint_step()
+        };
         if made.is_err() {
             figures.failures.fetch_add(1, Ordering::Relaxed);
             let retry = self.clock.now_millis() + RETRY_MILLIS;
@@ -243,10 +247,8 @@ impl Database {
         let weak = Arc::downgrade(self);
         let step = move || {
             if let Some(db) = weak.upgrade() {
-                let is_idle = db.upkeep.is_at_rest();
-                let _breathing = db.begin_breathing(is_idle);
                 // A failure is counted and tried again; one of the disk has poisoned the database, which says so.
-                let _ = db.maintenance_step(is_idle);
+                let _ = db.maintenance_step(db.upkeep.is_at_rest());
             }
         };
         let worker = Worker::spawn("pbxt-checkpoint", Arc::clone(&self.poison), PAUSE, step);
