@@ -3,14 +3,15 @@
 //! Why it exists: homing and merging come in steps of megabytes. At full speed such a step takes a processor for seconds, then there
 //! is nothing to do for as long; whoever waits for a commit feels the change. Spread over the time there is, the same work is
 //! felt by nobody.
-//! State: a lag, computed when a step begins; of the thread, since when it has worked without a pause.
+//! State: a lag, computed when a step begins and twice a second while it goes on; of the thread, since when it has worked without a pause.
 //! Rules: S43 under load the threads of background work pause after each stretch of work, the longer the less they are behind; they never
 //! pause when something is as far behind as it may be, when the foreground is idle, or when they are to end.
 //! Latches and I/O: pauses under the latches of merges and the turn of checkpoints, for which nobody in the foreground waits, and with no
 //! epoch pinned.
 
 use crate::database::Database;
-use crate::row_merge_plan::lag_of;
+use crate::row_merge_plan::{lag_of, lag_of_runs};
+use crate::table::Table;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +21,9 @@ const STRETCH_MICROS: u64 = 2_000;
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// Share of its time that a thread works that is not behind at all, in thousandths.
-const SHARE_MIN: u64 = 300;
+const SHARE_MIN: u64 = 400;
+/// Time between two looks at the lag, in milliseconds: a step of merging takes many seconds.
+const LOOK_MILLIS: u64 = 500;
 /// All of something, in thousandths.
 pub(crate) const WHOLE: u64 = 1000;
 /// Log of so many times its limit may wait before homing takes all the time it needs: a limit and this part of it.
@@ -38,6 +41,8 @@ pub(crate) struct Lag {
     others: AtomicU64,
     /// Log beyond which rows are homed.
     log_limit: AtomicU64,
+    /// When both were computed, in milliseconds of the database's clock.
+    looked_at: AtomicU64,
 }
 
 /// The calling thread pauses as S43 says until this is dropped.
@@ -53,17 +58,22 @@ impl Database {
     /// A step of background work begins; it pauses unless the foreground is idle.
     pub(crate) fn begin_breathing(&self, is_idle: bool) -> Breathing {
         if !is_idle {
-            let lag = &self.upkeep.lag;
-            let tables = self.catalog.tables();
-            let merges = tables.iter().map(|table| lag_of(&table.base.shape())).max();
-            let (trees, tree_limit) = self.tree_bytes();
-            let trees = part_of(trees.saturating_sub(tree_limit), tree_limit);
-            lag.others
-                .store(merges.unwrap_or(0).max(trees), Ordering::Relaxed);
-            lag.log_limit.store(self.homing_limit(), Ordering::Relaxed);
+            self.look_at_lag();
             SINCE.set(Some(self.clock.now_micros()));
         }
         Breathing(())
+    }
+
+    fn look_at_lag(&self) {
+        let lag = &self.upkeep.lag;
+        let tables = self.catalog.tables();
+        let merges = tables.iter().map(|table| merge_lag(table)).max();
+        let (trees, tree_limit) = self.tree_bytes();
+        let trees = part_of(trees.saturating_sub(tree_limit), tree_limit);
+        let others = merges.unwrap_or(0).max(trees);
+        lag.others.store(others, Ordering::Relaxed);
+        lag.log_limit.store(self.homing_limit(), Ordering::Relaxed);
+        lag.looked_at.store(self.clock.now_millis(), Ordering::Relaxed);
     }
 
     /// To be called every few rows by background work.
@@ -74,6 +84,10 @@ impl Database {
             return;
         }
         let lag = &self.upkeep.lag;
+        let looked_at = lag.looked_at.load(Ordering::Relaxed);
+        if self.clock.now_millis().saturating_sub(looked_at) >= LOOK_MILLIS {
+            self.look_at_lag();
+        }
         let log = log_lag(self.log_backlog(), lag.log_limit.load(Ordering::Relaxed));
         let pause = pause_after(
             Duration::from_micros(worked),
@@ -84,6 +98,19 @@ impl Database {
         }
         SINCE.set(Some(self.clock.now_micros()));
     }
+}
+
+/// How far the merges of a table and of its indexes are behind, in thousandths of what may be.
+fn merge_lag(table: &Table) -> u64 {
+    let indexes = table.indexes.iter().map(|index| {
+        let parts = index.parts();
+        let (runs, tagged) = (
+            parts.runs.len(),
+            parts.runs.iter().filter(|run| run.tag.is_some()).count(),
+        );
+        lag_of_runs(runs - tagged)
+    });
+    indexes.max().unwrap_or(0).max(lag_of(&table.base.shape()))
 }
 
 /// How far homing is behind, in thousandths of what may be.
@@ -110,7 +137,11 @@ mod tests {
     #[test]
     fn pauses_grow_shorter_the_more_waits_and_end_where_all_waits() {
         let worked = Duration::from_millis(3);
-        assert_eq!(pause_after(worked, 0), Duration::from_millis(7), "S43: 3 of 10");
+        assert_eq!(
+            pause_after(worked, 0),
+            Duration::from_micros(4500),
+            "S43: 4 of 10"
+        );
         assert_eq!(pause_after(worked, WHOLE), Duration::ZERO);
         assert_eq!(pause_after(worked, 5 * WHOLE), Duration::ZERO);
         let pauses: Vec<_> = (0..=10).map(|lag| pause_after(worked, lag * 100)).collect();

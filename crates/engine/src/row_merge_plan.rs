@@ -24,6 +24,8 @@ pub(crate) const UPPER_RUNS: usize = 4;
 const BASE_SLOTS_PER_UPPER: u64 = 4;
 /// The same for the whole base, if it has several pieces (rule S34).
 const BASE_SLOTS_PER_ALL_UPPER: u64 = 5;
+/// Merges are as far behind as they may be with so many more slots than are due: one for so many of those.
+const DUE_PER_LAG: u64 = 2;
 /// Pieces of a base of which one can be merged for all.
 const SEVERAL_PIECES: usize = 4;
 /// The same for the whole base, when the foreground is idle (rule S37).
@@ -97,13 +99,18 @@ pub(crate) fn lag_of(shape: &RowShape) -> u64 {
     let slots = |run: &RowRun| run.pieces.iter().map(|piece| piece.rows.len()).sum::<u64>();
     let upper: u64 = uppers.iter().map(|run| slots(run)).sum();
     let due = slots(base) / BASE_SLOTS_PER_ALL_UPPER;
-    // Of slots a fifth more than are due, of runs twice as many.
-    let of_slots = upper.saturating_sub(due) * 5 * WHOLE / due.max(1);
-    let of_runs = uppers.len().saturating_sub(UPPER_RUNS + 1) as u64 * WHOLE / UPPER_RUNS as u64;
+    let of_slots = upper.saturating_sub(due) * DUE_PER_LAG * WHOLE / due.max(1);
+    let of_runs = lag_of_runs(shape.runs.iter().filter(|run| !run.is_tagged()).count());
     if base.pieces.len() < SEVERAL_PIECES {
         return of_runs.min(WHOLE);
     }
     of_slots.max(of_runs).min(WHOLE)
+}
+
+/// The same for so many runs, the base among them, of which five may be: from there on to twice as many upper ones.
+pub(crate) fn lag_of_runs(runs: usize) -> u64 {
+    let beyond = runs.saturating_sub(UPPER_RUNS + 2) as u64;
+    (beyond * WHOLE / UPPER_RUNS as u64).min(WHOLE)
 }
 
 /// Neighbouring settled runs: tagged ones are never merged, nor is anything moved across them.
