@@ -160,6 +160,15 @@ mod tests {
     }
 
     #[test]
+    fn merges_lag_from_one_run_more_than_may_be_to_twice_as_many() {
+        assert_eq!(lag_of_runs(0), 0);
+        assert_eq!(lag_of_runs(6), 0, "S43: a base and five, of which a merge is due");
+        assert_eq!(lag_of_runs(8), WHOLE / 2);
+        assert_eq!(lag_of_runs(10), WHOLE);
+        assert_eq!(lag_of_runs(usize::MAX), WHOLE);
+    }
+
+    #[test]
     fn a_thread_that_never_began_does_not_pause() {
         assert!(SINCE.get().is_none());
     }

@@ -21,17 +21,25 @@ const VOIDS_REPEATED_MAX: usize = 256;
 impl Session {
     /// Commits. Returns when the commit is as durable as the session asks for; visible to others before that.
     pub fn commit(&mut self) -> Result<()> {
-        self.flush_all_bulk()?;
+        if let Err(error) = self.flush_all_bulk() {
+            return Err(self.give_up_commit(error));
+        }
         match self.phase {
             Phase::Idle => Ok(()),
             Phase::Doomed(why) => Err(Error::TransactionAborted { why }),
             Phase::Active | Phase::Prepared => {
+                // V2: its coordinator forgets it at the answer.
+                let is_voted = self.phase == Phase::Prepared && self.work.outlives_session();
                 let end = match self.publish_commit() {
                     Err(Error::Unserializable) => return Err(self.give_up_unserializable()),
                     Err(error) => return Err(self.give_up_commit(error)),
                     Ok(end) => end,
                 };
-                let flush = self.config.flush;
+                let flush = if is_voted {
+                    FlushAtCommit::Durable
+                } else {
+                    self.config.flush
+                };
                 let logged = self.work.logged;
                 self.finish();
                 if logged {

@@ -109,8 +109,8 @@ pub(crate) fn lag_of(shape: &RowShape) -> u64 {
 
 /// The same for so many runs, the base among them, of which five may be: from there on to twice as many upper ones.
 pub(crate) fn lag_of_runs(runs: usize) -> u64 {
-    let beyond = runs.saturating_sub(UPPER_RUNS + 2) as u64;
-    (beyond * WHOLE / UPPER_RUNS as u64).min(WHOLE)
+    let beyond = runs.saturating_sub(UPPER_RUNS + 2).min(UPPER_RUNS);
+    beyond as u64 * WHOLE / UPPER_RUNS as u64
 }
 
 /// Neighbouring settled runs: tagged ones are never merged, nor is anything moved across them.

@@ -218,6 +218,23 @@ fn refuse(bench: &mut Bench, rows: &[PlayRow], index: usize, refused: &PlayRow) 
 }
 
 #[test]
+fn a_commit_that_finds_a_load_impossible_rolls_back() {
+    let mut bench = Bench::new();
+    let table = bench.table.clone();
+    bench.client.insert(&table, &full(MANY + 1)).expect("inserted");
+    let session = &mut bench.client.session;
+    session.bulk_begin(&table.table, u64::MAX, false);
+    for row in rows_of((1..=MANY).chain([17])) {
+        put(session, &table, &row).expect("duplicates are found when all are there");
+    }
+    expect_duplicate(session.commit(), 0);
+    assert_eq!(session.txn().raw(), 0, "T44: it is over");
+    let _ = session.bulk_end(&table.table, true);
+    session.commit().expect("there is nothing to commit");
+    assert_eq!(bench.rows(), []);
+}
+
+#[test]
 fn a_duplicate_inside_a_load_is_found_and_named() {
     let mut bench = Bench::new();
     let mut rows = rows_of(1..=MANY);

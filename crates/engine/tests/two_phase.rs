@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, open, options, row};
-use pbxt::{Bind, Database, Error, SessionConfig, WaitObserver};
+use pbxt::{Bind, Database, Error, FlushAtCommit, SessionConfig, WaitObserver};
 use pbxt_base::RowId;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
@@ -34,6 +34,24 @@ fn an_answered_rollback_of_a_prepared_transaction_does_not_come_back_prepared() 
     let bench = Bench::new();
     let mut client = prepared(&bench, 1, b"vote");
     client.session.rollback().expect("rolled back");
+    for seed in 0..12 {
+        let db = open(&bench.disk.crash(seed));
+        assert_eq!(db.prepared.xids(), Vec::<Vec<u8>>::new(), "seed {seed}");
+    }
+}
+
+#[test]
+fn an_answered_commit_of_a_prepared_transaction_does_not_come_back_prepared() {
+    // V2, whatever the session asks of other commits.
+    let bench = Bench::new();
+    let mut client = bench.other(1);
+    client.session.configure(SessionConfig {
+        flush: FlushAtCommit::Background,
+        ..client.session.config()
+    });
+    client.insert(&bench.table, &row(1)).expect("inserted");
+    client.session.prepare(b"vote").expect("prepared");
+    client.session.commit().expect("committed");
     for seed in 0..12 {
         let db = open(&bench.disk.crash(seed));
         assert_eq!(db.prepared.xids(), Vec::<Vec<u8>>::new(), "seed {seed}");

@@ -37,7 +37,9 @@ impl TxnTable {
 
     fn image_under(&self, core: &Core, guard: &Guard) -> TxnTableImage {
         let directory = self.directory.load(guard);
-        let next = self.next_id();
+        // Who has an id and waits for the page of its word has written nothing: all it will write lies behind this image.
+        let covered = (directory.first_page + directory.pages.len() as u64) * PAGE_SLOTS;
+        let next = self.next_id().min(TxnId::new(covered));
         let slots = (directory.first_page..)
             .zip(&directory.pages)
             .flat_map(|(number, page)| page.words(number));

@@ -26,6 +26,29 @@ fn restored(id: u64, ended: EndedAs, voids: Vec<std::ops::Range<Lsn>>) -> Restor
 }
 
 #[test]
+fn an_image_lists_every_id_below_its_next() {
+    let table = TxnTable::new();
+    for _ in 1..4096 {
+        table.begin();
+    }
+    std::thread::scope(|scope| {
+        let (image, ()) = table.image_with(|_| {
+            scope.spawn(|| table.begin());
+            // It has its id now, and waits for the latch that is held here before the id has a word.
+            while table.next_id().raw() < 4097 {
+                std::thread::yield_now();
+            }
+        });
+        let listed = |id: &u64| image.exceptions.iter().any(|entry| entry.id.raw() == *id);
+        let missing: Vec<u64> = (1..image.next.raw()).filter(|id| !listed(id)).collect();
+        assert!(
+            missing.is_empty(),
+            "T25: {missing:?} would be taken for committed"
+        );
+    });
+}
+
+#[test]
 fn what_is_not_listed_is_settled_and_what_is_listed_stays() {
     let image = TxnTableImage {
         next: TxnId::new(10_000),
