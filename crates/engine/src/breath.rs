@@ -3,7 +3,7 @@
 //! Why it exists: homing and merging come in steps of megabytes. At full speed such a step takes a processor for seconds, then there
 //! is nothing to do for as long; whoever waits for a commit feels the change. Spread over the time there is, the same work is
 //! felt by nobody.
-//! State: a lag, computed when a step begins and twice a second while it goes on; of the thread, since when it has worked without a pause.
+//! State: a lag, computed twice a second while something is done; of the thread, since when it has worked without a pause.
 //! Rules: S43 under load the threads of background work pause after each stretch of work, the longer the less they are behind; they never
 //! pause when something is as far behind as it may be, when the foreground is idle, or when they are to end.
 //! Latches and I/O: pauses under the latches of merges and the turn of checkpoints, for which nobody in the foreground waits, and with no
@@ -22,7 +22,7 @@ const STRETCH_MICROS: u64 = 2_000;
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// Share of its time that a thread works that is not behind at all, in thousandths.
 const SHARE_MIN: u64 = 400;
-/// Time between two looks at the lag, in milliseconds: a step of merging takes many seconds.
+/// Time between two looks at the lag, in milliseconds: a step of merging takes many seconds, others are over at once.
 const LOOK_MILLIS: u64 = 500;
 /// All of something, in thousandths.
 pub(crate) const WHOLE: u64 = 1000;
@@ -64,8 +64,14 @@ impl Database {
         Breathing(())
     }
 
+    /// Computes the lag, unless that was done a moment ago.
     fn look_at_lag(&self) {
         let lag = &self.upkeep.lag;
+        let now = self.clock.now_millis();
+        if now.saturating_sub(lag.looked_at.load(Ordering::Relaxed)) < LOOK_MILLIS {
+            return;
+        }
+        lag.looked_at.store(now, Ordering::Relaxed);
         let tables = self.catalog.tables();
         let merges = tables.iter().map(|table| merge_lag(table)).max();
         let (trees, tree_limit) = self.tree_bytes();
@@ -73,7 +79,6 @@ impl Database {
         let others = merges.unwrap_or(0).max(trees);
         lag.others.store(others, Ordering::Relaxed);
         lag.log_limit.store(self.homing_limit(), Ordering::Relaxed);
-        lag.looked_at.store(self.clock.now_millis(), Ordering::Relaxed);
     }
 
     /// To be called every few rows by background work.
@@ -83,11 +88,8 @@ impl Database {
         if worked < STRETCH_MICROS {
             return;
         }
+        self.look_at_lag();
         let lag = &self.upkeep.lag;
-        let looked_at = lag.looked_at.load(Ordering::Relaxed);
-        if self.clock.now_millis().saturating_sub(looked_at) >= LOOK_MILLIS {
-            self.look_at_lag();
-        }
         let log = log_lag(self.log_backlog(), lag.log_limit.load(Ordering::Relaxed));
         let pause = pause_after(
             Duration::from_micros(worked),
@@ -104,11 +106,7 @@ impl Database {
 fn merge_lag(table: &Table) -> u64 {
     let indexes = table.indexes.iter().map(|index| {
         let parts = index.parts();
-        let (runs, tagged) = (
-            parts.runs.len(),
-            parts.runs.iter().filter(|run| run.tag.is_some()).count(),
-        );
-        lag_of_runs(runs - tagged)
+        lag_of_runs(parts.runs.iter().filter(|run| run.tag.is_none()).count())
     });
     indexes.max().unwrap_or(0).max(lag_of(&table.base.shape()))
 }
