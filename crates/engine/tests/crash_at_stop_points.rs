@@ -9,10 +9,10 @@ mod common;
 #[path = "common/family.rs"]
 mod family;
 
-use common::{open, row};
+use common::{open, put, row};
 use family::{Opened, Plan, User};
 use parking_lot::Mutex;
-use pbxt::{Action, Alteration, ConflictMode, Database, NewVersion, Progress, SessionConfig};
+use pbxt::{Action, Alteration, ConflictMode, Database, Progress, SessionConfig};
 use pbxt_base::RowId;
 use pbxt_base::stop_point::{NAMES, set_hook};
 use pbxt_sim::client::Client;
@@ -200,14 +200,7 @@ fn load(client: &mut Client, table: &PlayTable, camera: &Camera) {
     let loaded = client.statement(|session| {
         session.bulk_begin(&table.table, u64::MAX, false);
         for row in &rows {
-            let keys = table.key_changes(None, row)?;
-            let payload = table.encode(row)?;
-            let version = NewVersion {
-                payload: &payload,
-                schema_version: table.schema_version(),
-                keys: &keys,
-            };
-            session.insert_or_load(&table.table, version)?;
+            put(session, table, row)?;
         }
         session.bulk_end(&table.table, false)
     });
