@@ -36,6 +36,15 @@ pub(crate) struct Candidate {
     pub lsn: Lsn,
     /// Place of its payload in `payloads`, if it was kept.
     pub kept: Option<(u32, u32)>,
+    /// What it is, if the row's word named it and it was settled: nothing that comes later takes that from it.
+    pub settled_head: Option<Settled>,
+}
+
+/// What a settled version is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    Row,
+    Tombstone,
 }
 
 /// See the module.
@@ -110,16 +119,18 @@ impl CompactBatch {
             }
             let word = self.tables[table].map.load_in(row.row(), &guard);
             if !word.is_absent() {
-                self.add(table, lsn, &row, word.addr() == Addr::hot(lsn))?;
+                let is_head = word.addr() == Addr::hot(lsn);
+                self.add(table, lsn, &row, is_head.then_some(standing))?;
             }
         }
         self.keepers.push((segment, keeper));
         Ok(true)
     }
 
-    fn add(&mut self, table: usize, lsn: Lsn, row: &RowRef<'_>, is_head: bool) -> Result<()> {
+    /// `head` is how the version stands if the row's word names it.
+    fn add(&mut self, table: usize, lsn: Lsn, row: &RowRef<'_>, head: Option<Standing>) -> Result<()> {
         let mut kept = None;
-        if is_head {
+        if head.is_some() {
             let start = self.payloads.len();
             if !row.is_tombstone() {
                 // Rule AL12.
@@ -127,11 +138,13 @@ impl CompactBatch {
             }
             kept = Some((start as u32, (self.payloads.len() - start) as u32));
         }
+        let what = if row.is_tombstone() { Settled::Tombstone } else { Settled::Row };
         self.rows.push(Candidate {
             table,
             row: row.row(),
             lsn,
             kept,
+            settled_head: (head == Some(Standing::Settled)).then_some(what),
         });
         Ok(())
     }

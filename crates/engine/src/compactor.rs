@@ -10,7 +10,7 @@
 //! the exchange alone.
 //! After a crash: the checkpoint's shapes and words fit together; what was homed since is homed again.
 
-use crate::compact_batch::{Candidate, CompactBatch, Keeper};
+use crate::compact_batch::{Candidate, CompactBatch, Keeper, Settled};
 use crate::database::Database;
 use crate::error::Result;
 use crate::homing::{RowFate, fate_of};
@@ -20,7 +20,8 @@ use crate::row_pieces::{Cutter, Level, codec_of};
 use crate::row_shape::{RowRun, RowShape, SETTLED};
 use crate::row_writer::RowWriter;
 use crate::table::Table;
-use pbxt_base::{CommitTs, Lsn, RowId, SegmentId, planted, stop_point};
+use crossbeam_epoch::Guard;
+use pbxt_base::{Addr, CommitTs, Lsn, RowId, SegmentId, planted, stop_point};
 use pbxt_rowmap::{LEAF_WORDS_LOG2, MapWord};
 use pbxt_segment::SegmentClass;
 use std::collections::BTreeMap;
@@ -130,7 +131,10 @@ impl Database {
             }
             let Candidate { table, row, .. } = group[0];
             let found = &batch.tables[table];
-            let fate = fate_of(self, found, row, horizon, &guard, |_| {})?;
+            let fate = match known_fate(found, group, &guard) {
+                Some(fate) => fate,
+                None => fate_of(self, found, row, horizon, &guard, |_| {})?,
+            };
             match fate {
                 RowFate::None => {}
                 RowFate::Clear(word) => homed.push(Homed {
@@ -210,6 +214,20 @@ impl Database {
             }
         }
     }
+}
+
+/// The fate of a row whose word still names a version that the scan found settled (rule S3): what `fate_of` would say, but
+/// without reading from the log at random what was just read in order.
+fn known_fate(table: &Table, group: &[Candidate], guard: &Guard) -> Option<RowFate> {
+    // By LSN the last of the group.
+    let head = group.last()?;
+    let is_tombstone = head.settled_head? == Settled::Tombstone;
+    let word = table.map.load_in(head.row, guard);
+    (word.addr() == Addr::hot(head.lsn)).then_some(RowFate::Home {
+        lsn: head.lsn,
+        is_tombstone,
+        word: Some(word),
+    })
 }
 
 /// What of the version at `lsn` is written: nothing if it was homed before, or is a tombstone of a row that no run has.
