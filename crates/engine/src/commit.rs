@@ -209,7 +209,7 @@ impl Session {
         drop(operation);
         merge_void(&mut self.work.voids, range);
         self.work.last_lsn = end;
-        self.db.waits.released(self.work.txn);
+        self.db.waits.gave_up(self.work.txn);
         Ok(())
     }
 
