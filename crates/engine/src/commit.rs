@@ -335,9 +335,10 @@ impl Database {
             deltas: &[],
             voids: &[],
         };
-        append(&self.log, record.encoded_len(), |out| record.encode_into(out))?;
+        let appended = append(&self.log, record.encoded_len(), |out| record.encode_into(out));
+        // Without an END in the log it may come back prepared after a crash; here and now it is over.
         self.prepared.forget_vote(txn);
-        Ok(())
+        appended.map(|_| ())
     }
 
     /// Gives back the locks of an ended transaction and wakes its waiters (rule T13).

@@ -400,6 +400,9 @@ impl Session {
         stop_point!("wait.before_enqueue");
         if turn.token.is_none() {
             waits.waiting.fetch_add(1, Ordering::SeqCst);
+            // The other half of `released`: on AArch64 the judging loads that follow may else be done before the addition can be seen, even
+            // though it is sequentially consistent, and then neither side sees the other.
+            fence(Ordering::SeqCst);
         }
         let asked = self.enter_queue(turn, resource, mode, blockers);
         if turn.token.is_none() {
