@@ -126,23 +126,12 @@ macro_rules! simple {
 
 simple! {
     pbxt_statement_begin => begin_statement;
+    pbxt_statement_end => finish_statement;
     pbxt_statement_rollback => rollback_statement;
     pbxt_row_hold => hold_row;
     pbxt_commit => commit;
     pbxt_commit_ordered => commit_ordered;
     pbxt_rollback => rollback;
-}
-
-/// See the header.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_statement_end(handle: *mut PbxtSession) -> Status {
-    call(|| {
-        // SAFETY: a valid handle, used by its one thread.
-        let session = unsafe { session(handle)? };
-        session.flush_all_bulk()?;
-        session.end_statement();
-        Ok(())
-    })
 }
 
 /// See the header.

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::row_shape::{RowRun, RowShape};
 use crate::session::{Mark, MarkedRows, Session};
 use crate::table::{Index, Table};
-use crate::unique::unfinished;
+use crate::unique::claimant;
 use crate::waits::Turn;
 use pbxt_base::{IndexId, Lsn, SegmentId, TxnId, planted, stop_point};
 use pbxt_index::{IndexParts, Run};
@@ -26,10 +26,13 @@ use pbxt_segment::SegmentClass;
 use pbxt_txlog::{INGEST_PIECES_MAX, IngestPiece, IngestRecord, Space};
 use pbxt_txn::{LockMode, Resource, Stamp};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of an ingest record beside its pieces, and of a piece, at most.
 const RECORD_BYTES: usize = 64;
 const PIECE_BYTES: usize = 12;
+/// Binary logarithm of the longest pause of a load that gives way to another one, in milliseconds.
+const PAUSE_MILLIS_LOG2_MAX: u32 = 9;
 
 /// Pieces that one ingest record names at most, whatever the log.
 pub(crate) fn pieces_of_a_record(db: &Database) -> usize {
@@ -79,7 +82,9 @@ impl Session {
         }
         let db = Arc::clone(&self.db);
         let mut turn = Turn::none(&db.waits);
+        let mut rival = Rival::default();
         loop {
+            let given_up = db.waits.given_up();
             self.publish_claims(table, loaded);
             stop_point!("bulk.after_claims");
             match self.probe_load(table, loaded) {
@@ -88,13 +93,17 @@ impl Session {
                     return Ok(());
                 }
                 Ok(Met::Unfinished { index, key, txn }) => {
-                    withdraw_claims(table, loaded);
+                    self.withdraw_load(table, loaded);
                     let resource = Resource::Key(table.indexes[index].def.id, key);
                     self.shown.about_key(&[]);
-                    let blockers = || unfinished(&db, txn);
+                    // One more, by this load itself.
+                    let blockers = || claimant(&db, txn, given_up + 1);
                     let waited = self.wait(&mut turn, table, resource, LockMode::Exclusive, false, blockers);
                     if let Err(error) = waited {
                         return self.give_up(table, loaded, from, error);
+                    }
+                    if let Some(pause) = rival.met(self.work.txn, txn) {
+                        self.gate.sleep(pause);
                     }
                 }
                 Ok(Met::Row { index, holder, row }) => {
@@ -155,9 +164,15 @@ impl Session {
         }
     }
 
+    /// Takes the load's claims back and tells those who met them (rule T13).
+    fn withdraw_load(&self, table: &Table, loaded: &Loaded) {
+        withdraw_claims(table, loaded);
+        self.db.waits.gave_up(self.work.txn);
+    }
+
     /// Withdraws the load (rule L10).
     fn give_up(&mut self, table: &Arc<Table>, loaded: &mut Loaded, from: Lsn, error: Error) -> Result<()> {
-        withdraw_claims(table, loaded);
+        self.withdraw_load(table, loaded);
         if matches!(error, Error::Deadlock { .. } | Error::Unserializable) {
             // The whole transaction is rolled back.
             loaded.files.keep();
@@ -234,6 +249,26 @@ impl Session {
             self.work.logged = true;
         }
         Ok(first_lsn.unwrap_or(self.work.last_lsn))
+    }
+}
+
+/// Who stood in a load's way last. Two loads that meet each other both give their claims up and go on at once: of those the younger one
+/// makes longer and longer pauses, until the older one has got through a whole probe.
+#[derive(Default)]
+struct Rival {
+    txn: TxnId,
+    pauses: u32,
+}
+
+impl Rival {
+    /// How long the load of `own` pauses before it tries again.
+    fn met(&mut self, own: TxnId, txn: TxnId) -> Option<Duration> {
+        let is_another = std::mem::replace(&mut self.txn, txn) != txn;
+        if is_another || own < txn {
+            return None;
+        }
+        self.pauses += 1;
+        Some(Duration::from_millis(1 << self.pauses.min(PAUSE_MILLIS_LOG2_MAX)))
     }
 }
 

@@ -63,6 +63,7 @@ impl Database {
         self.guards.drain();
         build_runs(self, &moment)?;
         stop_point!("checkpoint.after_install");
+        self.release_leaves();
         let (image, named) = self.write_image(&moment)?;
         if planted!("checkpoint.removal_first") {
             self.remove_unnamed(&named)?;

@@ -209,7 +209,7 @@ impl Session {
         drop(operation);
         merge_void(&mut self.work.voids, range);
         self.work.last_lsn = end;
-        self.db.waits.released(self.work.txn);
+        self.db.waits.gave_up(self.work.txn);
         Ok(())
     }
 
@@ -335,9 +335,10 @@ impl Database {
             deltas: &[],
             voids: &[],
         };
-        append(&self.log, record.encoded_len(), |out| record.encode_into(out))?;
+        let appended = append(&self.log, record.encoded_len(), |out| record.encode_into(out));
+        // Without an END in the log it may come back prepared after a crash; here and now it is over.
         self.prepared.forget_vote(txn);
-        Ok(())
+        appended.map(|_| ())
     }
 
     /// Gives back the locks of an ended transaction and wakes its waiters (rule T13).

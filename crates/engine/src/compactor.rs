@@ -22,7 +22,7 @@ use crate::row_writer::RowWriter;
 use crate::table::Table;
 use crossbeam_epoch::Guard;
 use pbxt_base::{Addr, CommitTs, Lsn, RowId, SegmentId, planted, stop_point};
-use pbxt_rowmap::{LEAF_WORDS_LOG2, MapWord};
+use pbxt_rowmap::MapWord;
 use pbxt_segment::SegmentClass;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -93,10 +93,7 @@ impl Database {
         stop_point!("compact.after_install");
         clear_words(&batch, &homed);
         for table in &batch.tables {
-            // Not the last leaf: row ids are being handed out there.
-            table
-                .map
-                .release_empty_leaves(0..table.map.high_mark() >> LEAF_WORDS_LOG2);
+            self.release_leaves_of(table);
         }
         self.upkeep
             .counters

@@ -269,6 +269,9 @@ impl TableDef {
         } else {
             Vec::new()
         };
+        if !reader.rest().is_empty() {
+            return Err(damaged("the end of the definition", reader.rest().len() as u64));
+        }
         // Rule AL2: whoever reads a row later has nobody to tell.
         Versions::new(schema.clone(), older.clone())?;
         Ok(Self {

@@ -186,6 +186,12 @@ fn every_cut_and_every_wrong_code_is_told() {
     action[place] = 5;
     let told = TableDef::decode(&action).expect_err("no such action").to_string();
     assert!(told.contains("an action of a foreign key"), "{told}");
+    let mut longer = bytes.clone();
+    longer.push(0);
+    let told = TableDef::decode(&longer)
+        .expect_err("a byte too many")
+        .to_string();
+    assert!(told.contains("the end of the definition"), "{told}");
     let newer = head(5, 0);
     let told = TableDef::decode(&newer).expect_err("newer format").to_string();
     assert!(told.contains("use a newer PBXT"), "{told}");

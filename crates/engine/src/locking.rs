@@ -6,14 +6,15 @@
 //! compare-and-swap expects it clear, else it goes through the lock table. T18 table locks are held until END.
 //! Latches and I/O: the partition latch around one compare-and-swap; waits hold nothing.
 
+use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::session::{Session, TableWork};
 use crate::table::Table;
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
 use pbxt_base::{Lsn, RowId, TxnId, planted};
-use pbxt_rowmap::MapWord;
-use pbxt_txn::{LockMode, Resource, RowAccess, RowLockList, TableAccess, Viewer};
+use pbxt_rowmap::{LEAF_WORDS_LOG2, MapWord};
+use pbxt_txn::{LEAF_ROWS, LockMode, Resource, RowAccess, RowLockList, TableAccess, Viewer};
 use std::sync::Arc;
 
 /// What to do about a row somebody else has.
@@ -46,6 +47,27 @@ pub(crate) enum Linked {
     Changed,
     /// Explicit locks of others stand against it.
     Blocked,
+}
+
+// A leaf of the row map is a leaf of the table of row locks: both are looked at by the same number (rule T17).
+const _: () = assert!(LEAF_ROWS == 1 << LEAF_WORDS_LOG2);
+
+impl Database {
+    /// Gives back the memory of row map leaves that say nothing any more, of all tables. How many went.
+    pub fn release_leaves(&self) -> usize {
+        let tables = self.catalog.tables();
+        tables.iter().map(|table| self.release_leaves_of(table)).sum()
+    }
+
+    /// `release_leaves` of one table. Bits of locks that are gone do not keep a leaf (rules T17, M5).
+    pub(crate) fn release_leaves_of(&self, table: &Table) -> usize {
+        // Not the last leaf: row ids are being handed out there.
+        let leaves = 0..table.map.high_mark() >> LEAF_WORDS_LOG2;
+        table.map.release_leaves(leaves, |leaf, clear| {
+            let first = RowId::new(leaf << LEAF_WORDS_LOG2);
+            self.row_locks.in_unlocked_leaf(table.id, first, clear);
+        })
+    }
 }
 
 impl Session {
@@ -246,7 +268,7 @@ struct Retry;
 
 /// Who stands in the way now: an unfinished head, or explicit locks. Asked under the graph latch.
 pub(crate) fn blockers_of(
-    db: &crate::database::Database,
+    db: &Database,
     own: TxnId,
     table: &Table,
     row: RowId,

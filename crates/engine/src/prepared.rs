@@ -80,6 +80,11 @@ impl PreparedSet {
         }
     }
 
+    /// How many votes have neither an END nor been given up.
+    pub fn open_votes(&self) -> usize {
+        self.vote_count.load(Ordering::Acquire)
+    }
+
     /// All votes; some may have ended just now.
     pub(crate) fn votes(&self) -> Vec<PreparedImage> {
         self.votes.lock().values().cloned().collect()

@@ -295,6 +295,18 @@ impl Session {
         Ok(())
     }
 
+    /// Ends a statement once all that it loads is in its tables. If that fails the statement is undone: the host has told its end and tells
+    /// no rollback any more, and a mark that stayed would be taken for that of the next statement.
+    pub fn finish_statement(&mut self) -> Result<()> {
+        if let Err(error) = self.flush_all_bulk() {
+            // The first error is the one that counts; without the second step the transaction is over (rule T44).
+            let _ = self.rollback_statement();
+            return Err(error);
+        }
+        self.end_statement();
+        Ok(())
+    }
+
     /// Ends a statement; its work stays part of the transaction.
     pub fn end_statement(&mut self) {
         self.work.statement = None;

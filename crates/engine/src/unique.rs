@@ -42,6 +42,7 @@ impl Session {
         let index = &table.indexes[position];
         let mut turn = Turn::none(&db.waits);
         loop {
+            let given_up = db.waits.given_up();
             let loads = index.loads();
             let parts = index.parts();
             let groups = Groups::of(&parts, key);
@@ -67,7 +68,7 @@ impl Session {
                     if index.loads() != loads {
                         parts.active.mark_dead(entry);
                         drop(operation);
-                        db.waits.released(self.work.txn);
+                        db.waits.gave_up(self.work.txn);
                         continue;
                     }
                     drop(operation);
@@ -95,7 +96,7 @@ impl Session {
                 }
                 Probe::Wait(blocker) => {
                     let resource = Resource::Key(index.def.id, pbxt_base::checksum::xxh3(key));
-                    let blockers = || unfinished(&db, blocker);
+                    let blockers = || claimant(&db, blocker, given_up);
                     self.shown.about_key(key);
                     self.wait(&mut turn, table, resource, LockMode::Exclusive, false, blockers)?;
                 }
@@ -242,6 +243,16 @@ pub(crate) struct ProbeBuffers {
     batch: Batch,
     pub entries: MergedCursor,
     pub events: Vec<(RowId, IndexEvent)>,
+}
+
+/// The transaction, if it has not ended and its claim, met when so many had been given up, stands for sure (rule T13). Asked under the
+/// graph latch; whoever asks probes again if the answer is nobody.
+pub(crate) fn claimant(db: &Database, txn: TxnId, given_up: u64) -> Vec<TxnId> {
+    if db.waits.given_up() == given_up {
+        unfinished(db, txn)
+    } else {
+        Vec::new()
+    }
 }
 
 /// The transaction, if it has not ended.

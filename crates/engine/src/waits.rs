@@ -4,7 +4,8 @@
 //! on its session's gate and is woken by token.
 //! Rules: T13 (queues, turns) and T14 (a walk for every new edge) are the graph's. T13 whoever ends a transaction stores its
 //! state first, then looks for waiters; a waiter announces itself first, then judges again under the graph latch. So
-//! one of them sees the other and no wake-up is lost. V4 a host hears of a wait while the blocker cannot end.
+//! one of them sees the other and no wake-up is lost. T13 of a claim of a key only its owner's state can be judged again there: claims given
+//! up before that are counted, and who has met one before it was counted probes again. V4 a host hears of a wait while the blocker cannot end.
 //! T36 deadlocks are described when the graph latch is given back, by who closed the circle, before it rolls back. T38 the
 //! host's pointer of another session is used under that session's host latch only, or while V4 keeps the session there.
 //! Latches and I/O: the graph latch, then that of the list of transactions with a session, for map work only; nobody sleeps or
@@ -116,7 +117,7 @@ impl SessionGate {
     }
 
     /// Sleeps until woken, at most this long; false if nobody did.
-    fn sleep(&self, at_most: Duration) -> bool {
+    pub(crate) fn sleep(&self, at_most: Duration) -> bool {
         let mut signal = self.signal.lock();
         self.woken.wait_while_for(&mut signal, |woken| !*woken, at_most);
         std::mem::take(&mut *signal)
@@ -147,6 +148,8 @@ pub struct Waits {
     counts: Arc<WaiterCounts>,
     /// Sessions waiting or about to.
     pub(crate) waiting: AtomicU64,
+    /// How often a transaction gave up claims of keys before its end.
+    given_up: AtomicU64,
     /// Sessions whose transaction has an id.
     pub(crate) gates: Arc<Gates>,
     /// All sessions, by the order of their coming.
@@ -186,6 +189,7 @@ impl Waits {
                 sleepers: HashMap::new(),
             }),
             waiting: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
             gates,
             sessions: CountedLatch::default(),
             last_session: AtomicU64::new(0),
@@ -216,6 +220,19 @@ impl Waits {
         self.waiting.load(Ordering::Acquire) != 0
             && self.counts.may_have_waiters(resource)
             && self.queues.lock().graph.stands_against(resource, mode)
+    }
+
+    /// A transaction that goes on has given up claims of keys, and nobody finds them any more (rule T13): its waiters judge again, and
+    /// so does who met such a claim and is not in line yet.
+    pub(crate) fn gave_up(&self, txn: TxnId) {
+        self.given_up.fetch_add(1, Ordering::SeqCst);
+        self.released(txn);
+    }
+
+    /// How often claims were given up so far. Who reads it before a probe and finds another number under the graph latch must probe again:
+    /// the claim that it met may be gone, and its owner, who still runs, has nobody to wake.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.given_up.load(Ordering::SeqCst)
     }
 
     /// A transaction ended or rolled back in part (its state is stored already, rule T13): its waiters judge again.
@@ -383,6 +400,9 @@ impl Session {
         stop_point!("wait.before_enqueue");
         if turn.token.is_none() {
             waits.waiting.fetch_add(1, Ordering::SeqCst);
+            // The other half of `released`: on AArch64 the judging loads that follow may else be done before the addition can be seen, even
+            // though it is sequentially consistent, and then neither side sees the other.
+            fence(Ordering::SeqCst);
         }
         let asked = self.enter_queue(turn, resource, mode, blockers);
         if turn.token.is_none() {

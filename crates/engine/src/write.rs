@@ -420,22 +420,25 @@ impl Session {
     /// Takes claims back: nobody may find the keys taken by a row that was not written. A claim whose tree was frozen
     /// meanwhile may be in a run already: its LSN becomes void for everyone, as that of an undone record does (rule X14).
     fn withdraw(&mut self, table: &Table, claims: &Claims) -> Result<()> {
-        for claim in claims.iter() {
-            let db = Arc::clone(&self.db);
-            let operation = db.guards.enter(self.shard);
-            let parts = table.indexes[claim.index].parts();
-            if parts.active.id() == Some(claim.entry.tree_id()) {
-                parts.active.mark_dead(claim.entry);
-                continue;
-            }
-            self.void_one(claim.lsn)?;
-            drop(operation);
-        }
+        let withdrawn = claims
+            .iter()
+            .try_for_each(|claim| self.withdraw_one(table, claim));
         if claims.iter().next().is_some() {
             // Rule T13: whoever waits because of them has no reason any more.
-            self.db.waits.released(self.work.txn);
+            self.db.waits.gave_up(self.work.txn);
         }
-        Ok(())
+        withdrawn
+    }
+
+    fn withdraw_one(&mut self, table: &Table, claim: &Claim) -> Result<()> {
+        let db = Arc::clone(&self.db);
+        let _operation = db.guards.enter(self.shard);
+        let parts = table.indexes[claim.index].parts();
+        if parts.active.id() == Some(claim.entry.tree_id()) {
+            parts.active.mark_dead(claim.entry);
+            return Ok(());
+        }
+        self.void_one(claim.lsn)
     }
 
     /// Reserve, fill, swap, publish (rule D15).

@@ -468,6 +468,31 @@ fn random_loads_agree_with_a_map() {
     }
 }
 
+/// Rule T8: the end of a statement is where its load fails, and the host has nothing left to roll back.
+#[test]
+fn a_statement_whose_load_fails_at_its_end_is_undone_and_the_next_one_has_a_mark_of_its_own() {
+    let mut bench = Bench::new();
+    bench.client.insert(&bench.table, &full(50)).expect("an insert");
+    let table = bench.table.clone();
+    let session = &mut bench.client.session;
+    session.begin_statement().expect("a statement");
+    put(session, &table, &full(9001)).expect("a row");
+    session.bulk_begin(&table.table, u64::MAX, false);
+    rows_of(1..=MANY)
+        .iter()
+        .try_for_each(|row| put(session, &table, row))
+        .expect("taken in");
+    expect_duplicate(session.finish_statement(), 0);
+    session.begin_statement().expect("a statement");
+    put(session, &table, &full(9002)).expect("a row");
+    session.finish_statement().expect("an end");
+    session.begin_statement().expect("a statement");
+    put(session, &table, &full(9003)).expect("a row");
+    session.rollback_statement().expect("undone");
+    session.commit().expect("a commit");
+    assert_eq!(plain(&mut bench), rows_of([50, 9002]));
+}
+
 #[cfg(feature = "stop-points")]
 mod at_stop_points {
     use super::*;

@@ -81,6 +81,26 @@ fn a_commit_without_room_in_the_log_rolls_back() {
 }
 
 #[test]
+fn a_vote_whose_rollback_finds_no_room_is_no_vote_any_more() {
+    // V2, D19: the list of votes is what a checkpoint asks.
+    let mut scene = Scene::new();
+    let mut voter = Client::new(&scene.store.db, 2);
+    voter
+        .insert(&scene.store.table, &Store::row(90_000))
+        .expect("an insert");
+    voter.session.prepare(b"vote").expect("prepared");
+    assert_eq!(scene.store.db.prepared.open_votes(), 1);
+    scene.fill_log();
+    let undone = voter.session.rollback();
+    assert!(matches!(undone, Err(Error::Storage(_))), "{undone:?}");
+    assert_eq!(scene.store.db.prepared.open_votes(), 0);
+    drop(voter);
+    scene.store.client.session.rollback_statement().unwrap_err();
+    scene.store.client.session.rollback().expect("a rollback");
+    scene.goes_on();
+}
+
+#[test]
 fn a_statement_that_cannot_be_taken_back_is_not_committed() {
     let mut scene = Scene::new();
     scene.fill_log();

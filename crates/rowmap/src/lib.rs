@@ -11,6 +11,8 @@
 //!                   M3  a leaf goes only when all its words are 0 and sealed; its memory only after every guard that
 //!                       may see it. A reader takes a sealed word for 0, a writer that meets one tries again.
 //!                   M4  a row's bit "may be deleted" is set before its word can name a tombstone and goes with the leaf.
+//!                   M5  LOCKED in a word without an address, which nobody's lock may need any more (rule T17), is taken
+//!                       out only under the latch under which it is set (rule T16), and only to give its leaf back.
 //! Latches and I/O:  one latch per map, held while a leaf is sealed; only writers that meet a sealed word wait for it.
 //!                   The first touch of 4096 rows allocates their leaf, without a latch.
 //! After a crash:    nothing survives; recovery stores the words again and raises the mark with `bump_to`.

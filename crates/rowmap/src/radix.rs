@@ -12,6 +12,7 @@
 
 use crate::slot::Slot;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::word::LOCKED;
 use crossbeam_epoch::Guard;
 
 /// Binary logarithm of [`LEAF_WORDS`].
@@ -74,6 +75,29 @@ impl Leaf {
     #[inline]
     pub(crate) fn may_be_deleted(&self, offset: usize) -> bool {
         self.deleted[offset / 64].load(Ordering::Acquire) & 1 << (offset % 64) != 0
+    }
+
+    /// True if the words name no version and say nothing but LOCKED, of one row at least.
+    pub(crate) fn has_only_locks(&self) -> bool {
+        let mut found = 0;
+        for word in &self.words {
+            let word = word.load(Ordering::Relaxed);
+            if word & !LOCKED != 0 {
+                return false;
+            }
+            found |= word;
+        }
+        found != 0
+    }
+
+    /// Takes LOCKED out of words that say nothing else.
+    pub(crate) fn clear_locks(&self) {
+        for word in &self.words {
+            if word.load(Ordering::Relaxed) == LOCKED {
+                // A word that has changed is somebody's; the leaf stays then.
+                let _ = word.compare_exchange(LOCKED, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Seals all words, or none if one of them is not 0.

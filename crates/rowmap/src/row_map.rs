@@ -3,7 +3,7 @@
 //! Why it exists:    see the crate's documentation.
 //! Format / state:   one radix tree per height. A row id belongs to the lowest tree whose reach covers it, so the map
 //!                   grows in height by touching the next tree, and no root is ever replaced.
-//! Rules:            M1 to M4 of the crate.
+//! Rules:            M1 to M5 of the crate.
 //! Latches and I/O:  the release latch, held while one leaf is sealed and taken out, some microseconds; only writers that
 //!                   meet a sealed word wait for it. No I/O.
 //! After a crash:    gone; `store_recovered` and `bump_to` build it anew.
@@ -201,6 +201,12 @@ impl RowMap {
     /// Gives back the leaves with numbers in `leaves` whose words are all 0 (rule M3); `0..u64::MAX` means all. Leave out
     /// the leaves in which row ids are being handed out, or they are made again at once. Returns how many went.
     pub fn release_empty_leaves(&self, leaves: Range<u64>) -> usize {
+        self.release_leaves(leaves, |_, _| {})
+    }
+
+    /// `release_empty_leaves` that first asks `unlock` about each leaf in whose words nothing but LOCKED stands (rule M5). It gets the
+    /// number of the leaf and what clears the bits, and calls that only where it keeps everybody from setting them meanwhile.
+    pub fn release_leaves(&self, leaves: Range<u64>, mut unlock: impl FnMut(u64, &dyn Fn())) -> usize {
         // Pinned before the latch is taken: pinning may free memory.
         let mut guard = crossbeam_epoch::pin();
         let (mut from, mut count) = (leaves.start, 0);
@@ -208,6 +214,10 @@ impl RowMap {
             .next_leaf_in(from, &guard)
             .filter(|found| *found < leaves.end)
         {
+            // Not under the release latch: who sets a bit may wait for that one.
+            if let Some(leaf) = self.find(leaf_no, &guard).filter(|leaf| leaf.has_only_locks()) {
+                unlock(leaf_no, &|| leaf.clear_locks());
+            }
             let released = self.releasing.hold(|| self.release(leaf_no, &guard));
             count += usize::from(released);
             from = leaf_no + 1;

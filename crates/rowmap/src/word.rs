@@ -16,7 +16,7 @@ use crate::radix::SEALED;
 
 const ADDR_BITS: u32 = 58;
 const ADDR_MASK: u64 = (1 << ADDR_BITS) - 1;
-const LOCKED: u64 = 1 << 58;
+pub(crate) const LOCKED: u64 = 1 << 58;
 const TOMBSTONE: u64 = 1 << 59;
 
 /// Content of a row map word. A plain value: compare-and-swap happens in [`crate::RowMap`].

@@ -63,6 +63,39 @@ fn a_locked_word_without_address_keeps_its_leaf() {
     assert_eq!(map.release_empty_leaves(0..u64::MAX), 1);
 }
 
+#[test]
+fn a_leaf_of_nothing_but_lock_bits_goes_if_nobody_needs_them() {
+    let map = RowMap::new();
+    map.bump_to(RowId::new(4 * LEAF));
+    let locked = MapWord::ABSENT.with_lock();
+    for row in [1, 9, LEAF + 3, 2 * LEAF, 3 * LEAF] {
+        swap(&map, row, MapWord::ABSENT, locked).expect("free");
+    }
+    // A version beside the bit, and one in a word of its own.
+    swap(&map, 9 + LEAF, MapWord::ABSENT, word(9)).expect("free");
+    swap(&map, 2 * LEAF, locked, word(8).with_lock()).expect("ours");
+    let mut asked = Vec::new();
+    let released = map.release_leaves(0..u64::MAX, |leaf, clear| {
+        asked.push(leaf);
+        if leaf == 0 {
+            clear();
+        }
+    });
+    assert_eq!(asked, [0, 3], "M5: only leaves with nothing but lock bits");
+    assert_eq!(released, 1, "M5: only where the bits were cleared");
+    assert_eq!(map.next_leaf(0), Some(1));
+    assert_eq!(map.load(RowId::new(LEAF + 3)), locked);
+    assert_eq!(
+        map.load(RowId::new(3 * LEAF)),
+        locked,
+        "M5: a bit that is needed stays"
+    );
+    assert_eq!(map.load(RowId::new(9)), MapWord::ABSENT);
+    let mut asked = 0;
+    map.release_leaves(0..3, |_, _| asked += 1);
+    assert_eq!(asked, 0, "none is left in this range");
+}
+
 /// Writers take their rows through 0 -> version -> 0 and never lose a step while leaves come and go.
 #[test]
 fn no_swap_is_lost_while_leaves_are_released() {

@@ -150,6 +150,7 @@ pub use lock_survey::{HeldRows, LockSurvey, SurveyLimits};
 pub use low_water::LowWaterStep;
 pub use resource::Resource;
 pub use row_locks::{RowAccess, RowLockList, RowLockUsage, RowLocks, StillLocked};
+pub use row_set::LEAF_ROWS;
 pub use serial_graph::Unserializable;
 pub use serializer::{OpenScan, SerialReader, SerialTxn, SerialUsage, Serializer};
 pub use settled::SettledAs;

@@ -8,7 +8,7 @@
 //! set means "ask here", clear means "no explicit lock". Protocol in docs/transactions.md, section 7.
 //! Rules: T16 (bit and entry under one latch), T17 (release touches no row).
 //! Latches and I/O: one latch per partition; the engine's closures run under it, they do one compare-and-swap
-//! on the map word and must not block.
+//! on the map word, or one on each word of a leaf, and must not block.
 //! After a crash: explicit locks are gone with their transactions; prepared transactions keep only what they
 //! wrote.
 
@@ -64,6 +64,11 @@ impl RowLockList {
     /// True if no explicit lock was ever taken with this list.
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()
+    }
+
+    /// In how many leaves locks were taken.
+    pub fn leaves(&self) -> usize {
+        self.leaves.len()
     }
 }
 
@@ -270,6 +275,19 @@ impl RowLocks {
                 partition.remove(&key);
             }
         }
+    }
+
+    /// Runs `work` under the latch of the leaf that `row` is in, if nobody holds an explicit lock of a row of that leaf
+    /// (rule T17): while it runs nobody sets LOCKED there. True if it ran.
+    pub fn in_unlocked_leaf(&self, table: TableId, row: RowId, work: impl FnOnce()) -> bool {
+        let key = (table, leaf_of(row));
+        let partition = self.partition(key);
+        let holders = partition.get(&key).map_or(&[] as &[Holder], Vec::as_slice);
+        let is_unlocked = holders.iter().all(Holder::is_empty);
+        if is_unlocked {
+            work();
+        }
+        is_unlocked
     }
 
     /// Gives up the explicit locks of a table that no longer exists.

@@ -136,3 +136,26 @@ fn locks_of_a_dropped_table_go_and_others_stay() {
     assert!(locks.holds(txn(1), TableId::new(4), RowId::new(5), Shared));
     locks.release_all(list);
 }
+
+#[test]
+fn a_leaf_is_unlocked_when_nobody_holds_a_row_of_it() {
+    let locks = RowLocks::new();
+    let ran = |row: u64| {
+        let ran = Cell::new(false);
+        let said = locks.in_unlocked_leaf(TABLE, RowId::new(row), || ran.set(true));
+        assert_eq!(said, ran.get());
+        said
+    };
+    let mut list = RowLockList::new(txn(1));
+    assert!(ran(1));
+    lock(&locks, &mut list, 5, Shared);
+    assert!(!ran(1), "T17: a row of the same leaf is locked");
+    assert!(ran(5000), "T17: another leaf");
+    assert!(locks.unlock(&list, TABLE, RowId::new(5), Shared));
+    assert!(ran(1), "T17: the holder is still there, its lock is not");
+    lock(&locks, &mut list, 6, Exclusive);
+    assert!(!ran(1));
+    assert_eq!(list.leaves(), 1);
+    locks.release_all(list);
+    assert!(ran(1));
+}

@@ -7,7 +7,7 @@
 //! Latches and I/O: none; lives under a partition latch of row_locks.rs.
 
 /// Rows per map leaf.
-pub(crate) const LEAF_ROWS: u64 = 4096;
+pub const LEAF_ROWS: u64 = 4096;
 const WORDS: usize = LEAF_ROWS as usize / 64;
 /// A list of this many positions still takes less than a quarter of the bitmap.
 const LIST_MAX: usize = 48;

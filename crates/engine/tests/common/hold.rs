@@ -76,10 +76,16 @@ pub(crate) fn hold_at<T: Send + 'static>(
 }
 
 impl<T> Held<T> {
-    /// Lets the thread go on and gives what it did.
-    pub(crate) fn release(self) -> T {
+    /// Lets the thread go on.
+    #[allow(dead_code, reason = "each test file uses a part of this")]
+    pub(crate) fn let_go(&self) {
         self.gate.state.lock().1 = true;
         self.gate.changed.notify_all();
+    }
+
+    /// Lets the thread go on and gives what it did.
+    pub(crate) fn release(self) -> T {
+        self.let_go();
         self.thread.join().expect("the held thread ends well")
     }
 }
