@@ -73,6 +73,8 @@ pub(crate) struct ParentProbe {
 struct Parent {
     table: Arc<Table>,
     index: usize,
+    /// What the constraint gives is a whole key of the index.
+    is_whole: bool,
     /// The parent's key from a record of the child.
     maker: KeyMaker,
     /// Of a table that refers to itself: a record's own key.
@@ -356,7 +358,7 @@ impl ParentProbe {
             if parent.is_own(new, weigher, &self.prefix)? || self.known.has(session, &self.prefix) {
                 return Ok(());
             }
-            if session.lock_parent(&mut parent.probe, parent.index, &self.prefix)? {
+            if session.lock_parent(&mut parent.probe, parent.index, &self.prefix, parent.is_whole)? {
                 self.known.add(&self.prefix);
                 return Ok(());
             }
@@ -409,6 +411,7 @@ impl Parent {
             maker: maker(columns)?,
             own,
             index: link.parent_index,
+            is_whole: columns.len() == spec.parts().len(),
             probe: Cursor::new(&table),
             entered: TxnId::new(0),
             table,

@@ -91,19 +91,35 @@ impl Session {
         }
     }
 
-    /// Finds a row under `prefix` and locks it shared until the transaction ends (rule FK12).
-    pub(crate) fn lock_parent(&mut self, probe: &mut Cursor, number: usize, prefix: &[u8]) -> Result<bool> {
+    /// Finds a row under `prefix`, which is or is not a whole key, and locks it shared until the transaction ends (rule FK12).
+    pub(crate) fn lock_parent(
+        &mut self,
+        probe: &mut Cursor,
+        number: usize,
+        prefix: &[u8],
+        is_key: bool,
+    ) -> Result<bool> {
         self.db.counters.parents_looked_up.add(1);
-        let found = self.look_for_parent(probe, number, prefix);
+        let found = self.look_for_parent(probe, number, prefix, is_key);
         probe.probe_end();
         let found = self.settle(found)?;
         self.settle_victim()?;
         Ok(found)
     }
 
-    fn look_for_parent(&mut self, probe: &mut Cursor, number: usize, prefix: &[u8]) -> Result<bool> {
+    fn look_for_parent(
+        &mut self,
+        probe: &mut Cursor,
+        number: usize,
+        prefix: &[u8],
+        is_key: bool,
+    ) -> Result<bool> {
         self.ensure_txn()?;
-        probe.probe_start(self, number, prefix)?;
+        if is_key {
+            probe.probe_key_start(self, number, prefix)?;
+        } else {
+            probe.probe_start(self, number, prefix)?;
+        }
         let table = Arc::clone(probe.table());
         while let Some(row) = probe.probe_next(self)? {
             stop_point!("foreign.before_parent_lock");

@@ -567,6 +567,11 @@ impl HostCursor {
         self.search.clear();
         self.host.search_key(index, tuple, parts, &mut self.search)?;
         let search = std::mem::take(&mut self.search);
+        // Rule X49.
+        let seek = match seek {
+            Seek::Exact if parts == self.host.part_count(index)? => Seek::Key,
+            other => other,
+        };
         let (cursor, fill) = self.filling(record);
         let found = cursor.seek_showing(session, &search, seek, fill);
         self.search = search;

@@ -5,7 +5,8 @@
 //! Rules: T11 of the visible events of one (key, row id) the greatest LSN decides, the entry wins at equal LSN. T22 where
 //! the row is locked first, its events are read again afterwards. X12 an entry found dead for everyone is marked so that
 //! later readers pass it without a look at the row. X16 entries that the host does not want are passed before anything of their
-//! row is read, locked or noted. AL20 an index that an ALTER has built answers for snapshots since.
+//! row is read, locked or noted. X49 a search for one whole key knows that key only. AL20 an index that an ALTER has built answers for
+//! snapshots since.
 //! Latches and I/O: none held between calls. Entries are immutable and live as long as the tree.
 
 use crate::cursor::{Access, Cursor};
@@ -34,6 +35,8 @@ use show::SecondLook;
 pub enum Seek {
     /// First entry equal to the prefix.
     Exact,
+    /// The same, for who knows that the prefix is a whole key: runs that cannot have it are not asked.
+    Key,
     /// First entry not below the prefix.
     OrNext,
     /// First entry above all that begin with the prefix.
@@ -57,6 +60,8 @@ pub(crate) struct IndexScan {
     entries: MergedCursor,
     forward: bool,
     ended: bool,
+    /// Only entries under one key were sought: whoever goes on to others seeks again (rule X49).
+    is_of_key: bool,
     prefix: Vec<u8>,
     must_match: bool,
     end: Option<(Vec<u8>, bool)>,
@@ -81,14 +86,27 @@ pub(crate) struct IndexScan {
 
 impl IndexScan {
     fn begin(&mut self, db: &Database, index: &Index, from: &SeekPos<'_>, forward: bool) -> Result<()> {
-        self.forward = forward;
-        self.ended = false;
-        self.ahead.reset();
-        self.installs = index.installs();
-        let parts = index.parts();
+        let parts = self.begin_at(index, forward, false);
         self.entries.seek(&parts, &db.cache, from, forward)?;
         self.parts = Some(parts);
         Ok(())
+    }
+
+    /// Begins forward at a cut with a whole key, for entries of that key only.
+    fn begin_key(&mut self, db: &Database, index: &Index, from: &SeekPos<'_>) -> Result<()> {
+        let parts = self.begin_at(index, true, true);
+        self.entries.seek_key(&parts, &db.cache, from)?;
+        self.parts = Some(parts);
+        Ok(())
+    }
+
+    fn begin_at(&mut self, index: &Index, forward: bool, is_of_key: bool) -> Arc<IndexParts> {
+        self.forward = forward;
+        self.is_of_key = is_of_key;
+        self.ended = false;
+        self.ahead.reset();
+        self.installs = index.installs();
+        index.parts()
     }
 
     pub(crate) fn number(&self) -> usize {
@@ -181,7 +199,7 @@ impl Cursor {
         self.index.prefix.clear();
         self.index.prefix.extend_from_slice(prefix);
         let (from, forward) = match seek {
-            Seek::Exact | Seek::OrNext => (SeekPos::lower_bound(prefix), true),
+            Seek::Exact | Seek::Key | Seek::OrNext => (SeekPos::lower_bound(prefix), true),
             Seek::After => (SeekPos::upper_bound(prefix), true),
             Seek::OrPrev | Seek::Last => (SeekPos::upper_bound(prefix), false),
             Seek::Before => (SeekPos::lower_bound(prefix), false),
@@ -189,9 +207,13 @@ impl Cursor {
         if self.is_noting {
             self.note_seek(session, prefix, seek);
         }
-        self.index
-            .begin(&session.db, &table.indexes[self.index.number], &from, forward)?;
-        self.index.must_match = matches!(seek, Seek::Exact | Seek::Last);
+        let index = &table.indexes[self.index.number];
+        if seek == Seek::Key {
+            self.index.begin_key(&session.db, index, &from)?;
+        } else {
+            self.index.begin(&session.db, index, &from, forward)?;
+        }
+        self.index.must_match = matches!(seek, Seek::Exact | Seek::Key | Seek::Last);
         let found = self.advance(session, &table, show);
         self.index.must_match = false;
         found
@@ -248,7 +270,8 @@ impl Cursor {
         if self.comes_back() && self.show_again(session, &table, &mut show)? {
             return Ok(true);
         }
-        let is_outgrown = self.is_noting && self.index.noted.is_outgrown_by(same);
+        let is_outgrown =
+            (self.is_noting && self.index.noted.is_outgrown_by(same)) || (self.index.is_of_key && !same);
         if is_outgrown || forward != self.index.forward || !self.index.ahead.is_waiting() {
             self.renew(session, &table, forward, is_outgrown)?;
         }
@@ -365,6 +388,8 @@ impl Cursor {
                 self.mark_group_dead();
             }
         }
+        // As if the next key had been met.
+        self.index.ended |= self.index.is_of_key;
         Ok(false)
     }
 
@@ -436,7 +461,8 @@ impl Cursor {
         ahead.begin(&session.db.fetches);
         while !ahead.is_full() {
             let Some(first) = self.index.entries.peek() else {
-                self.index.ended = true;
+                // Of one key: as below.
+                self.index.ended = !self.index.is_of_key || ahead.is_empty();
                 break;
             };
             if is_beyond(&self.index, first.key()) {
@@ -699,7 +725,7 @@ pub(crate) fn events_of(
     mut found: impl FnMut(IndexEvent),
 ) -> Result<()> {
     let first = SeekPos::before(key, row, Lsn::new(0), Sign::Anti);
-    entries.seek(parts, &db.cache, &first, true)?;
+    entries.seek_key(parts, &db.cache, &first)?;
     while let Some(entry) = entries.peek() {
         if entry.row() != row || entry.key() != key {
             break;

@@ -12,7 +12,18 @@ use pbxt_base::{Lsn, RowId};
 impl Cursor {
     /// Begins with the first entry of index `number` under `prefix`.
     pub(crate) fn probe_start(&mut self, session: &mut Session, number: usize, prefix: &[u8]) -> Result<()> {
-        self.probe_from(session, number, prefix, &SeekPos::lower_bound(prefix))
+        self.probe_begin(session, number, prefix)?;
+        let index = &self.table.indexes[number];
+        self.index
+            .begin(&session.db, index, &SeekPos::lower_bound(prefix), true)
+    }
+
+    /// The same of a whole key (rule X49).
+    pub(crate) fn probe_key_start(&mut self, session: &mut Session, number: usize, key: &[u8]) -> Result<()> {
+        self.probe_begin(session, number, key)?;
+        let index = &self.table.indexes[number];
+        self.index
+            .begin_key(&session.db, index, &SeekPos::lower_bound(key))
     }
 
     /// Goes on behind an entry that was met before.
@@ -23,17 +34,13 @@ impl Cursor {
         prefix: &[u8],
         (key, row): (&[u8], RowId),
     ) -> Result<()> {
+        self.probe_begin(session, number, prefix)?;
         let behind = SeekPos::after(key, row, Lsn::new(u64::MAX), Sign::Entry);
-        self.probe_from(session, number, prefix, &behind)
+        let index = &self.table.indexes[number];
+        self.index.begin(&session.db, index, &behind, true)
     }
 
-    fn probe_from(
-        &mut self,
-        session: &mut Session,
-        number: usize,
-        prefix: &[u8],
-        from: &SeekPos<'_>,
-    ) -> Result<()> {
+    fn probe_begin(&mut self, session: &mut Session, number: usize, prefix: &[u8]) -> Result<()> {
         session.settle_victim()?;
         session.refuse_if_doomed()?;
         // Rule L7.
@@ -49,8 +56,7 @@ impl Cursor {
         if self.is_noting {
             self.note_seek(session, prefix, Seek::Exact);
         }
-        self.index
-            .begin(&session.db, &self.table.indexes[number], from, true)
+        Ok(())
     }
 
     /// The next row that may be under the prefix; it is not judged.

@@ -95,7 +95,7 @@ impl Cursor {
     pub(crate) fn note_seek(&mut self, session: &mut Session, prefix: &[u8], seek: Seek) {
         let all = KeyRange::everything();
         let (range, forward) = match seek {
-            Seek::Exact | Seek::Last => {
+            Seek::Exact | Seek::Key | Seek::Last => {
                 self.note_exact(session, prefix);
                 return;
             }

@@ -31,7 +31,7 @@ pub(crate) struct FilterBuilder {
 impl FilterBuilder {
     /// Adds a key of the present block; the same key twice in a row costs nothing more.
     pub(crate) fn add(&mut self, key: &[u8]) {
-        let hash = xxh3(key);
+        let hash = key_hash(key);
         if self.hashes.last() != Some(&hash) {
             self.hashes.push(hash);
         }
@@ -109,9 +109,8 @@ impl Filter {
         Ok(Filter { borders })
     }
 
-    /// False only if none of the blocks `from..=to` has the key. `bytes` are those the filter was read from.
-    pub(crate) fn may_contain(&self, bytes: &[u8], key: &[u8], from: usize, to: usize) -> bool {
-        let hash = xxh3(key);
+    /// False only if none of the blocks `from..=to` has the key of this hash. `bytes` are those the filter was read from.
+    pub(crate) fn may_contain(&self, bytes: &[u8], hash: u64, from: usize, to: usize) -> bool {
         (from / PART_BLOCKS..=to / PART_BLOCKS).any(|part| {
             let (Some(&begin), Some(&end)) = (self.borders.get(part), self.borders.get(part + 1)) else {
                 return true;
@@ -119,6 +118,11 @@ impl Filter {
             places(hash, (end - begin) / LINE_BYTES).all(|(byte, bit)| bytes[begin + byte] & bit != 0)
         })
     }
+}
+
+/// By what filters know a key: for many runs it is made once.
+pub(crate) fn key_hash(key: &[u8]) -> u64 {
+    xxh3(key)
 }
 
 /// Byte and bit of each probe of a hash.
@@ -156,7 +160,7 @@ mod tests {
         let filter = Filter::read(&mut reader).expect("just written");
         assert_eq!(filter.borders.len(), 4, "64 blocks a part");
         let keys = blocks * keys_in_block;
-        let has = |number, block| filter.may_contain(&bytes, &key(number), block, block);
+        let has = |number, block| filter.may_contain(&bytes, key_hash(&key(number)), block, block);
         assert!((0..keys).all(|number| has(number, (number / keys_in_block) as usize)));
         let admitted = (keys..2 * keys)
             .filter(|&number| has(number, (number % blocks) as usize))

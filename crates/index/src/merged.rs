@@ -5,7 +5,7 @@
 //! Format / state:   one source for each part that has something beyond the position, kept in the order of their next
 //!                   entries. After a step only the first source moves, and it mostly stays first: one comparison, none if
 //!                   it is alone.
-//! Rules:            X1 (order), X8 (a seek is a cut, and so is a step that has to seek again), X34.
+//! Rules:            X1 (order), X8 (a seek is a cut, and so is a step that has to seek again), X33 (runs without a key), X34.
 //! Latches and I/O:  none held between calls; it owns references to what it reads, so parts may be replaced meanwhile.
 
 use std::sync::Arc;
@@ -16,7 +16,9 @@ use pbxt_segment::BlockCache;
 use crate::batch::Batch;
 use crate::entry::{EntryRef, EntryView};
 use crate::entry_room::EntryRoom;
+use crate::filter::key_hash;
 use crate::parts::IndexParts;
+use crate::run::Run;
 use crate::run_cursor::RunCursor;
 use crate::seek::SeekPos;
 use crate::tree::Tree;
@@ -82,17 +84,50 @@ impl MergedCursor {
         pos: &SeekPos<'_>,
         forward: bool,
     ) -> Result<()> {
-        self.let_go(true);
         self.forward = forward;
-        let sought = self.seek_parts(parts, cache, pos);
-        self.resting.clear();
+        self.seek_parts(parts, cache, pos, |_| true)
+    }
+
+    /// Goes forward from a cut to entries with exactly the cut's key, and to all of those right of it. Behind them, and where there
+    /// are none, entries may be left out: runs that cannot have the key are not asked, so who wants others has to seek again.
+    ///
+    /// # Errors
+    /// Those of reading; the cursor has no position then.
+    pub fn seek_key(
+        &mut self,
+        parts: &Arc<IndexParts>,
+        cache: &Arc<BlockCache>,
+        pos: &SeekPos<'_>,
+    ) -> Result<()> {
+        self.forward = true;
+        let hash = key_hash(pos.key);
+        self.seek_parts(parts, cache, pos, |run| run.may_contain_hashed(pos.key, hash))
+    }
+
+    fn seek_parts(
+        &mut self,
+        parts: &IndexParts,
+        cache: &Arc<BlockCache>,
+        pos: &SeekPos<'_>,
+        is_wanted: impl Fn(&Run) -> bool,
+    ) -> Result<()> {
+        self.let_go(true);
+        let sought = self.add_parts(parts, cache, pos, is_wanted);
+        let rested = self.resting.drain(..);
+        self.spare_rooms.extend(rested.map(RunCursor::into_room));
         if sought.is_err() {
             self.clear();
         }
         sought
     }
 
-    fn seek_parts(&mut self, parts: &IndexParts, cache: &Arc<BlockCache>, pos: &SeekPos<'_>) -> Result<()> {
+    fn add_parts(
+        &mut self,
+        parts: &IndexParts,
+        cache: &Arc<BlockCache>,
+        pos: &SeekPos<'_>,
+        is_wanted: impl Fn(&Run) -> bool,
+    ) -> Result<()> {
         for tree in parts.trees().filter(|tree| !tree.is_empty()) {
             let mut batch = self.spare.pop().unwrap_or_default();
             if self.forward {
@@ -107,7 +142,7 @@ impl MergedCursor {
                 limit: FIRST_BATCH,
             });
         }
-        for run in parts.runs.iter().filter(|run| !run.is_empty()) {
+        for run in parts.runs.iter().filter(|run| !run.is_empty() && is_wanted(run)) {
             let rested = self.resting.iter().position(|cursor| cursor.reads(run));
             let mut cursor = if let Some(rested) = rested {
                 self.resting.swap_remove(rested)

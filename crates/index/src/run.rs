@@ -13,7 +13,7 @@ use pbxt_base::codec::Reader;
 use pbxt_base::{Error, IndexId, Lsn, Result, SegmentId, TxnId};
 use pbxt_segment::{BlockCache, BlockKey, CachedBlock, PieceFile, Section, SegmentClass, SegmentStore};
 
-use crate::filter::Filter;
+use crate::filter::{Filter, key_hash};
 use crate::run_block::RunBlock;
 use crate::seek::{SeekPos, Side};
 use crate::swept::Swept;
@@ -177,13 +177,16 @@ impl RunPiece {
 
     /// False only if no entry has exactly this key; true where fences and filter cannot tell. No I/O.
     pub fn may_contain(&self, key: &[u8]) -> bool {
+        self.may_contain_hashed(key, key_hash(key))
+    }
+
+    fn may_contain_hashed(&self, key: &[u8], hash: u64) -> bool {
         if key < self.first_key() || key > self.last_key() {
             return false;
         }
+        let Some(filter) = &self.filter else { return true };
         let Range { start, end } = self.blocks_with_key(key);
-        self.filter
-            .as_ref()
-            .is_none_or(|filter| filter.may_contain(&self.section().extra, key, start, end - 1))
+        filter.may_contain(&self.section().extra, hash, start, end - 1)
     }
 
     /// Blocks in which entries with exactly this key can lie; at least one.
@@ -362,9 +365,14 @@ impl Run {
 
     /// False only if no entry has exactly this key. No I/O.
     pub fn may_contain(&self, key: &[u8]) -> bool {
+        self.may_contain_hashed(key, key_hash(key))
+    }
+
+    /// The same for who has the key's hash.
+    pub(crate) fn may_contain_hashed(&self, key: &[u8], hash: u64) -> bool {
         self.pieces_with_key(key)
             .iter()
-            .any(|piece| piece.may_contain(key))
+            .any(|piece| piece.may_contain_hashed(key, hash))
     }
 
     /// The block that lies `share` (0 to 1) of the way along the entries; none in an empty run.

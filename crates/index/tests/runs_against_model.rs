@@ -235,6 +235,39 @@ proptest! {
     }
 
     #[test]
+    fn a_search_for_a_key_meets_what_a_seek_does(
+        events in vec(event(), sizes(600)),
+        seeks in vec((key(), any::<prop::sample::Index>(), any::<bool>()), 1..10),
+        seed: u64,
+        kinds in 0_u8..4,
+    ) {
+        let (parts, model) = parts_of(events, seed, kinds);
+        let (cache, mut cursor) = (cache(), MergedCursor::new());
+        for (key, event, is_there) in seeks {
+            let event = (!model.is_empty()).then(|| event.get(&model).clone());
+            let cuts = match event.filter(|_| is_there) {
+                Some(event) => vec![Cut::Lower(event.key.clone()), Cut::Before(event.clone()), Cut::After(event)],
+                None => vec![Cut::Lower(key)],
+            };
+            for cut in cuts {
+                let pos = cut.pos();
+                let key = match &cut {
+                    Cut::Lower(key) => key.clone(),
+                    Cut::Before(event) | Cut::After(event) => event.key.clone(),
+                    _ => unreachable!("made above"),
+                };
+                cursor.seek_key(&parts, &cache, &pos).expect("readable");
+                let mut found = walk(&mut cursor);
+                prop_assert!(found.is_sorted(), "what it meets behind the key is in order too");
+                found.retain(|event| event.key == key);
+                let mut expected = cut.expected(&model, true);
+                expected.retain(|event| event.key == key);
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+
+    #[test]
     fn a_probe_passes_what_an_earlier_one_called_dead(events in vec(event(), sizes(200)), seed: u64) {
         let (parts, model) = parts_of(events, seed, 2);
         let (cache, mut batch) = (cache(), Batch::new());
@@ -436,6 +469,19 @@ fn keys_that_are_not_there_cost_no_read() {
         stats.misses < 60,
         "of 2000 keys that are not there, {} were looked for",
         stats.misses + stats.hits
+    );
+    let (parts, mut cursor) = (Arc::new(parts), MergedCursor::new());
+    let looked = |stats: pbxt_segment::BlockCacheStats| stats.hits + stats.misses;
+    let before = looked(cache.stats());
+    for id in (1..4000_u64).step_by(2) {
+        let key = int_key(id);
+        let sought = cursor.seek_key(&parts, &cache, &SeekPos::lower_bound(&key));
+        sought.expect("readable");
+    }
+    let looked = looked(cache.stats()) - before;
+    assert!(
+        looked < 60,
+        "searches for 2000 keys that are not there looked at {looked} blocks"
     );
 }
 

@@ -61,6 +61,20 @@ pub(crate) const ALL: &[HotPath] = &[
     ),
     path("find-cold", Rows::Cold, 2_000, find, "the same in a block"),
     path(
+        "find-in-runs",
+        Rows::Runs,
+        2_000,
+        find,
+        "the same in the log, with its key in one of eight runs",
+    ),
+    path(
+        "lock-in-runs",
+        Rows::Runs,
+        2_000,
+        lock,
+        "the same locked for a change",
+    ),
+    path(
         "find-by-index",
         Rows::Cold,
         2_000,
@@ -188,6 +202,15 @@ fn find(scene: &mut Scene, operations: u32) -> Result<()> {
     for _ in 0..operations {
         let id = scene.any_id();
         scene.statement(false, |scene| scene.find_row(id))?;
+        scene.session.commit()?;
+    }
+    Ok(())
+}
+
+fn lock(scene: &mut Scene, operations: u32) -> Result<()> {
+    for _ in 0..operations {
+        let id = scene.any_id();
+        scene.locking(|scene| scene.find_row(id))?;
         scene.session.commit()?;
     }
     Ok(())

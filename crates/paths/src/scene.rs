@@ -17,6 +17,7 @@ use pbxt_rows::{
 };
 use pbxt_segment::Geometry;
 use pbxt_testkit::Rng;
+use pbxt_txn::LockMode;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -30,6 +31,8 @@ const C_BYTES: usize = 120;
 const PAD_BYTES: usize = 60;
 /// Bytes of text that make one row's other than another's: what it costs to make them up is counted too.
 const CHANGED_BYTES: usize = 8;
+/// Runs of an index that has several.
+const RUNS: u32 = 8;
 /// Rows that fill more than a segment of the log.
 const LOG_END_ROWS: u32 = 16_000;
 const RECORD_BYTES: usize = C_AT + C_BYTES + PAD_BYTES;
@@ -49,6 +52,8 @@ pub(crate) enum Rows {
     Cold,
     /// In blocks and runs of which next to none stay in memory.
     Stored,
+    /// In the log, with their keys in runs that have neighbours of each other.
+    Runs,
 }
 
 /// See the module. Fields are dropped in this order.
@@ -191,8 +196,10 @@ impl Scene {
             _directory: directory,
         };
         put_digits(&mut scene.new[C_AT..], &mut Rng::new(11));
-        if rows != Rows::None {
-            scene.fill(ROWS)?;
+        match rows {
+            Rows::None => {}
+            Rows::Runs => scene.fill_runs()?,
+            Rows::Hot | Rows::Cold | Rows::Stored => scene.fill(ROWS)?,
         }
         if matches!(rows, Rows::Cold | Rows::Stored) {
             scene.settle()?;
@@ -206,6 +213,21 @@ impl Scene {
             self.statement(true, Self::insert)?;
         }
         self.session.commit()
+    }
+
+    /// Of every few ids that follow each other, each goes to a run of its own.
+    fn fill_runs(&mut self) -> Result<()> {
+        for run in 1..=RUNS {
+            for id in (run..=ROWS).step_by(RUNS as usize) {
+                self.next_id = id;
+                self.make_new();
+                self.statement(true, Self::insert)?;
+            }
+            self.session.commit()?;
+            self.host.database().checkpoint_step()?;
+        }
+        self.next_id = ROWS + 1;
+        Ok(())
     }
 
     /// All background work there is. The end of the log is not homed, so what stands there is of another table.
@@ -242,11 +264,24 @@ impl Scene {
         for_write: bool,
         work: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        self.session.begin_statement()?;
         let bind = Bind {
             for_write,
             ..Bind::default()
         };
+        self.bound(bind, work)
+    }
+
+    /// One statement that locks what it reads.
+    pub(crate) fn locking<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let bind = Bind {
+            lock: Some(LockMode::Exclusive),
+            ..Bind::default()
+        };
+        self.bound(bind, work)
+    }
+
+    fn bound<T>(&mut self, bind: Bind, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.session.begin_statement()?;
         self.cursor.bind(&mut self.session, bind)?;
         let done = work(self)?;
         self.cursor.reset();
