@@ -64,8 +64,15 @@ int savepoint_rollback(handlerton*, THD* thd, void* place) {
   return to_ha_error(pbxt_rollback_to(session->core(), savepoint), thd);
 }
 
-int savepoint_release(handlerton*, THD*, void*) {
-  return 0;
+/* Also called for a savepoint whose name is set again: those in between stay then. RELEASE SAVEPOINT drops them without
+ * another call. */
+int savepoint_release(handlerton*, THD* thd, void* place) {
+  Session* session = Session::find(thd);
+  if (!session) return 0;
+  uint64_t savepoint = 0;
+  memcpy(&savepoint, place, sizeof(savepoint));
+  bool with_newer = thd_sql_command(thd) == SQLCOM_RELEASE_SAVEPOINT;
+  return to_ha_error(pbxt_savepoint_release(session->core(), savepoint, with_newer), thd);
 }
 
 /* A rollback to a savepoint gives no locks back, and which of them are older than it the server does not ask.

@@ -163,6 +163,20 @@ pub unsafe extern "C" fn pbxt_rollback_to(handle: *mut PbxtSession, savepoint: u
 
 /// See the header.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_savepoint_release(
+    handle: *mut PbxtSession,
+    savepoint: u64,
+    with_newer: i32,
+) -> Status {
+    call(|| {
+        // SAFETY: a valid handle, used by its one thread.
+        unsafe { session(handle)? }.release_savepoint(Lsn::new(savepoint), with_newer != 0);
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_row_release(handle: *mut PbxtSession, stays: i32) -> Status {
     // SAFETY: a valid handle, used by its one thread.
     call(|| Ok(unsafe { session(handle)? }.release_row(stays != 0)?))

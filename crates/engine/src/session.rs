@@ -121,13 +121,21 @@ pub(crate) struct Mark {
     pub rows: Vec<MarkedRows>,
 }
 
+/// A mark that the host has set once or more often at one place of the log.
+#[derive(Debug)]
+pub(crate) struct Savepoint {
+    pub mark: Mark,
+    /// How many savepoints of the host it stands for.
+    pub users: u32,
+}
+
 /// What the running transaction did so far.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     pub txn: TxnId,
     pub snapshot: Option<Snapshot>,
     pub statement: Option<Mark>,
-    pub savepoints: Vec<Mark>,
+    pub savepoints: Vec<Savepoint>,
     /// Where the running change of one row returns to if a constraint forbids it (rule FK13).
     pub row: Option<Mark>,
     /// Where the host may let a change of one row return to that is over (rule T42).
@@ -339,11 +347,28 @@ impl Session {
         self.ensure_active();
         let mark = self.mark();
         let lsn = mark.lsn;
-        if self.work.savepoints.last().is_none_or(|newest| newest.lsn < lsn) {
-            self.work.savepoints.push(mark);
-            self.shown.savepoints(self.work.savepoints.len());
+        match self.work.savepoints.last_mut() {
+            Some(newest) if newest.mark.lsn >= lsn => newest.users += 1,
+            _ => self.work.savepoints.push(Savepoint { mark, users: 1 }),
         }
+        self.shown.savepoints(self.work.savepoints.len());
         Ok(lsn)
+    }
+
+    /// Forgets a savepoint to which nobody will return, and those set after it if the host has forgotten them too: what they could have
+    /// brought back need not be kept (rule T24). Of savepoints at one place of the log the last to be released takes the mark away.
+    pub fn release_savepoint(&mut self, savepoint: Lsn, with_newer: bool) {
+        let savepoints = &mut self.work.savepoints;
+        if with_newer {
+            savepoints.retain(|set| set.mark.lsn <= savepoint);
+        }
+        if let Some(at) = savepoints.iter().position(|set| set.mark.lsn == savepoint) {
+            savepoints[at].users -= 1;
+            if savepoints[at].users == 0 {
+                savepoints.remove(at);
+            }
+        }
+        self.shown.savepoints(savepoints.len());
     }
 
     /// Undoes everything since the savepoint; later savepoints are gone, this one stays.
@@ -351,10 +376,10 @@ impl Session {
         self.refuse_if_over()?;
         self.forget_bulk();
         self.suspect_kept();
-        self.work.savepoints.retain(|mark| mark.lsn <= savepoint);
+        self.work.savepoints.retain(|set| set.mark.lsn <= savepoint);
         self.shown.savepoints(self.work.savepoints.len());
         let rows = match self.work.savepoints.last() {
-            Some(mark) if mark.lsn == savepoint => mark.rows.clone(),
+            Some(set) if set.mark.lsn == savepoint => set.mark.rows.clone(),
             _ => {
                 return Err(Error::Invalid(format!(
                     "there is no savepoint at LSN {savepoint} in this transaction"
@@ -561,6 +586,7 @@ impl Session {
             .work
             .savepoints
             .last()
+            .map(|set| &set.mark)
             .into_iter()
             .chain(self.work.statement.as_ref())
             .chain(self.work.held_row.as_ref())

@@ -293,6 +293,49 @@ fn a_savepoint_gives_back_rows_keys_and_counts() {
     assert_eq!(ids(&mut bench), [1, 2, 8]);
 }
 
+/// T24: what only a released savepoint could bring back need not be kept.
+#[test]
+fn a_released_savepoint_is_forgotten_and_the_others_are_not() {
+    let mut bench = Bench::new();
+    let first = bench.client.insert(&bench.table, &row(1)).unwrap();
+    bench.client.session.commit().unwrap();
+    let set = |bench: &mut Bench| bench.client.session.savepoint().unwrap();
+    let add = |bench: &mut Bench, id: u32| bench.client.insert(&bench.table, &row(id)).unwrap();
+    let marks = |bench: &Bench| bench.db.list_txns()[0].savepoints;
+    add(&mut bench, 2);
+    let outer = set(&mut bench);
+    let same_place = set(&mut bench);
+    assert_eq!(outer, same_place);
+    for round in 0..20 {
+        let inner = set(&mut bench);
+        let change = |old: &PlayRow| PlayRow {
+            group: Some(round),
+            ..old.clone()
+        };
+        bench.client.update(&bench.table, first, change).unwrap();
+        set(&mut bench);
+        bench.client.session.release_savepoint(inner, true);
+        assert_eq!(marks(&bench), 1, "of the outer one alone, after round {round}");
+    }
+    // A name that is used again: those set in between stay.
+    let replaced = set(&mut bench);
+    add(&mut bench, 3);
+    let between = set(&mut bench);
+    add(&mut bench, 4);
+    bench.client.session.release_savepoint(replaced, false);
+    bench.client.session.rollback_to(between).unwrap();
+    assert_eq!(ids(&mut bench), [1, 2, 3]);
+    assert!(bench.client.session.rollback_to(replaced).is_err(), "released");
+    bench.client.session.release_savepoint(same_place, false);
+    bench.client.session.rollback_to(outer).unwrap();
+    bench.settle();
+    assert_eq!(ids(&mut bench), [1, 2]);
+    bench.client.session.release_savepoint(outer, true);
+    assert_eq!(marks(&bench), 0);
+    bench.client.session.release_savepoint(outer, true);
+    bench.client.session.commit().unwrap();
+}
+
 /// T42, between an insert and an update of the same transaction that stay.
 #[test]
 fn a_row_that_the_host_judges_afterwards_is_taken_back_alone() {

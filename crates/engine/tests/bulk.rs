@@ -468,7 +468,7 @@ fn random_loads_agree_with_a_map() {
     }
 }
 
-/// Rule T8: the end of a statement is where its load fails, and the host has nothing left to roll back.
+/// Rules T8, T44: the end of a statement is where its load fails, and the host has nothing left to roll back.
 #[test]
 fn a_statement_whose_load_fails_at_its_end_is_undone_and_the_next_one_has_a_mark_of_its_own() {
     let mut bench = Bench::new();
