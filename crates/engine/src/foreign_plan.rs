@@ -102,6 +102,9 @@ pub(crate) struct ChildLink {
 struct KnownKeys {
     /// What was true when they were found.
     since: (TxnId, u64),
+    /// The key found last; the table behind it is made for the second one, so a statement of one row needs none.
+    last: Vec<u8>,
+    has_last: bool,
     slots: Vec<Box<[u8]>>,
 }
 
@@ -111,10 +114,20 @@ impl KnownKeys {
     }
 
     fn has(&mut self, session: &Session, key: &[u8]) -> bool {
-        let now = (session.txn(), session.referenced_changes);
+        self.has_since((session.txn(), session.referenced_changes), key)
+    }
+
+    fn has_since(&mut self, now: (TxnId, u64), key: &[u8]) -> bool {
         if self.since != now {
             self.since = now;
+            self.has_last = false;
             self.slots.clear();
+        }
+        if !self.has_last {
+            return false;
+        }
+        if self.last == key {
+            return true;
         }
         self.slots
             .get(Self::slot(key))
@@ -122,10 +135,16 @@ impl KnownKeys {
     }
 
     fn add(&mut self, key: &[u8]) {
-        self.slots.resize(KNOWN_KEYS, Box::default());
-        if let Some(slot) = self.slots.get_mut(Self::slot(key)) {
-            *slot = Box::from(key);
+        if self.has_last {
+            if self.slots.is_empty() {
+                self.slots.resize(KNOWN_KEYS, Box::default());
+            }
+            let slot = Self::slot(&self.last);
+            self.slots[slot] = Box::from(self.last.as_slice());
         }
+        self.has_last = true;
+        self.last.clear();
+        self.last.extend_from_slice(key);
     }
 }
 
@@ -470,5 +489,45 @@ pub(crate) fn fits(made: pbxt_rows::Result<()>) -> Result<bool> {
         Ok(()) => Ok(true),
         Err(pbxt_rows::Error::BadValue { .. }) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KnownKeys;
+    use pbxt_base::TxnId;
+
+    const NOW: (TxnId, u64) = (TxnId::new(1), 0);
+
+    #[test]
+    fn one_known_key_takes_no_table() {
+        let mut known = KnownKeys::default();
+        for statement in 1..4 {
+            let now = (TxnId::new(1), statement);
+            assert!(!known.has_since(now, b"a"), "what was known before is no longer");
+            known.add(b"a");
+            assert!(known.has_since(now, b"a"));
+            assert_eq!(known.slots.capacity(), 0, "FK20: memory for many keys");
+        }
+    }
+
+    #[test]
+    fn many_keys_are_known_until_the_transaction_or_its_changes_are_others() {
+        let mut known = KnownKeys::default();
+        for key in [b"a", b"b", b"c"] {
+            assert!(!known.has_since(NOW, key));
+            known.add(key);
+        }
+        assert!(
+            [b"a", b"b", b"c"]
+                .into_iter()
+                .all(|key| known.has_since(NOW, key))
+        );
+        assert!(!known.has_since((TxnId::new(2), 0), b"a"));
+        assert!(
+            ![b"b", b"c"]
+                .into_iter()
+                .any(|key| known.has_since((TxnId::new(2), 0), key))
+        );
     }
 }

@@ -6,7 +6,8 @@
 //! How: entries are sorted, so a value of a prefix begins exactly where two neighbours differ in it. The share of such
 //! neighbours among those sampled, times the rows, is the number of distinct values. No assumption about how values are
 //! spread is needed, only that the sampled leaves are no special ones.
-//! Latches: one per index, held to copy numbers; sampling holds none and does no I/O.
+//! Latches: one per index, held to copy numbers. Another one is held while sampling, which may read blocks: nobody waits for it who has
+//! an older sample to go by.
 //! After a crash: sampled anew.
 
 use crate::error::Result;
@@ -25,6 +26,8 @@ const ENTRIES_READ: u64 = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct KeyStatistics {
     kept: Mutex<Kept>,
+    /// Held by the one who samples.
+    sampling: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -54,15 +57,41 @@ impl KeyStatistics {
         out: &mut [u64],
     ) -> Result<()> {
         let entries = parts.entries();
-        if self.write(entries, rows, out) {
+        if self.write(entries, rows, out, false) {
             return Ok(());
         }
+        // One samples; the others do with what is there, and wait only if there is nothing.
+        let Some(_sampling) = self.sampling.try_lock() else {
+            if !self.write(entries, rows, out, true) {
+                let waited = self.sampling.lock();
+                if !self.write(entries, rows, out, true) {
+                    return self.sample(parts, cache, maker, (entries, rows), out);
+                }
+                drop(waited);
+            }
+            return Ok(());
+        };
+        if self.write(entries, rows, out, false) {
+            return Ok(());
+        }
+        self.sample(parts, cache, maker, (entries, rows), out)
+    }
+
+    /// Samples the index and answers from it; the caller holds `sampling`.
+    fn sample(
+        &self,
+        parts: &Arc<IndexParts>,
+        cache: &Arc<BlockCache>,
+        maker: &KeyMaker,
+        (entries, rows): (u64, u64),
+        out: &mut [u64],
+    ) -> Result<()> {
         let sample = Sample::of(parts, cache, maker)?;
         *self.kept.lock() = Kept {
             entries,
             sample: Some(sample),
         };
-        self.write(entries, rows, out);
+        self.write(entries, rows, out, true);
         Ok(())
     }
 
@@ -71,10 +100,10 @@ impl KeyStatistics {
         self.kept.lock().sample = None;
     }
 
-    /// Answers from the sample at hand; false if it is too old.
-    fn write(&self, entries: u64, rows: u64, out: &mut [u64]) -> bool {
+    /// Answers from the sample at hand; false if there is none, or an old one that will not do.
+    fn write(&self, entries: u64, rows: u64, out: &mut [u64], old_will_do: bool) -> bool {
         let kept = self.kept.lock();
-        let is_recent = entries.saturating_sub(kept.entries) <= kept.entries / 10;
+        let is_recent = old_will_do || entries.saturating_sub(kept.entries) <= kept.entries / 10;
         let Some(sample) = kept.sample.as_ref().filter(|_| is_recent) else {
             return false;
         };
@@ -310,5 +339,17 @@ mod tests {
         assert_eq!(estimate(&statistics, &tree, 110), [10, 1]);
         (110..130).for_each(|row| put(&tree, row, row as u32, 1, 8, Sign::Entry));
         assert_eq!(estimate(&statistics, &tree, 130), [4, 1]);
+    }
+
+    #[test]
+    fn while_one_samples_the_others_go_by_the_sample_before() {
+        let (tree, statistics) = (Arc::new(IndexParts::new()), KeyStatistics::default());
+        (0..100).for_each(|row| put(&tree, row, 1, row as u32, 8, Sign::Entry));
+        assert_eq!(estimate(&statistics, &tree, 100), [100, 1]);
+        (100..200).for_each(|row| put(&tree, row, row as u32, 1, 8, Sign::Entry));
+        let sampling = statistics.sampling.lock();
+        assert_eq!(estimate(&statistics, &tree, 200), [200, 1], "the old sample");
+        drop(sampling);
+        assert_eq!(estimate(&statistics, &tree, 200), [2, 1]);
     }
 }

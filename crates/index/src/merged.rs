@@ -99,6 +99,10 @@ impl MergedCursor {
         cache: &Arc<BlockCache>,
         pos: &SeekPos<'_>,
     ) -> Result<()> {
+        if parts.runs.len() < 2 {
+            // The only one has most keys that are sought: asking would cost more than it saves.
+            return self.seek(parts, cache, pos, true);
+        }
         self.forward = true;
         let hash = key_hash(pos.key);
         self.seek_parts(parts, cache, pos, |run| run.may_contain_hashed(pos.key, hash))

@@ -444,7 +444,8 @@ fn keys_that_are_not_there_cost_no_read() {
         .into_iter()
         .filter(|event| event.row % 2 == 0)
         .collect();
-    let run = run_of(&store(), &events);
+    let store = store();
+    let run = run_of(&store, &events);
     let (parts, cache) = (
         IndexParts {
             active: tree_of(&[]),
@@ -470,10 +471,16 @@ fn keys_that_are_not_there_cost_no_read() {
         "of 2000 keys that are not there, {} were looked for",
         stats.misses + stats.hits
     );
+    // A run that is alone is not asked.
+    let parts = IndexParts {
+        active: tree_of(&[]),
+        frozen: Vec::new(),
+        runs: vec![Arc::clone(&parts.runs[0]), run_of(&store, &counting_events(1))],
+    };
     let (parts, mut cursor) = (Arc::new(parts), MergedCursor::new());
     let looked = |stats: pbxt_segment::BlockCacheStats| stats.hits + stats.misses;
     let before = looked(cache.stats());
-    for id in (1..4000_u64).step_by(2) {
+    for id in (0..4000_u64).step_by(2) {
         let key = int_key(id);
         let sought = cursor.seek_key(&parts, &cache, &SeekPos::lower_bound(&key));
         sought.expect("readable");
