@@ -138,7 +138,11 @@ impl CompactBatch {
             }
             kept = Some((start as u32, (self.payloads.len() - start) as u32));
         }
-        let what = if row.is_tombstone() { Settled::Tombstone } else { Settled::Row };
+        let what = if row.is_tombstone() {
+            Settled::Tombstone
+        } else {
+            Settled::Row
+        };
         self.rows.push(Candidate {
             table,
             row: row.row(),

@@ -61,15 +61,10 @@ impl KeyStatistics {
             return Ok(());
         }
         // One samples; the others do with what is there, and wait only if there is nothing.
-        let Some(_sampling) = self.sampling.try_lock() else {
-            if !self.write(entries, rows, out, true) {
-                let waited = self.sampling.lock();
-                if !self.write(entries, rows, out, true) {
-                    return self.sample(parts, cache, maker, (entries, rows), out);
-                }
-                drop(waited);
-            }
-            return Ok(());
+        let _sampling = match self.sampling.try_lock() {
+            Some(own) => own,
+            None if self.write(entries, rows, out, true) => return Ok(()),
+            None => self.sampling.lock(),
         };
         if self.write(entries, rows, out, false) {
             return Ok(());

@@ -16,31 +16,31 @@ const ROWS: u32 = 60;
 const RUNS: u32 = 4;
 
 /// Rows in several runs and a tree, of which some are gone and some have come back; an old snapshot in the second client.
-fn world() -> (Bench, Client) {
+fn world() -> Result<(Bench, Client)> {
     let mut bench = Bench::new();
     let mut rows = Vec::new();
     for run in 0..RUNS {
         // Every fifth id is left free.
         for id in (run..ROWS).step_by(RUNS as usize).filter(|id| id % 5 != 0) {
-            rows.push((id, bench.client.insert(&bench.table, &row(id)).unwrap()));
+            rows.push((id, bench.client.insert(&bench.table, &row(id))?));
         }
-        bench.client.session.commit().unwrap();
-        bench.db.checkpoint_step().unwrap();
+        bench.client.session.commit()?;
+        bench.db.checkpoint_step()?;
     }
     let mut old = Client::new(&bench.db, 2);
-    assert!(old.agreed(&bench.table).unwrap().is_ok());
+    assert!(old.agreed(&bench.table)?.is_ok());
     for (id, at) in &rows {
         if id % 7 == 1 {
-            bench.client.delete(&bench.table, *at).unwrap();
+            bench.client.delete(&bench.table, *at)?;
         }
     }
-    bench.client.session.commit().unwrap();
-    bench.db.checkpoint_step().unwrap();
+    bench.client.session.commit()?;
+    bench.db.checkpoint_step()?;
     for id in (1..ROWS).filter(|id| id % 7 == 1 && id % 5 != 0 && id % 2 == 0) {
-        bench.client.insert(&bench.table, &row(id)).unwrap();
+        bench.client.insert(&bench.table, &row(id))?;
     }
-    bench.client.session.commit().unwrap();
-    (bench, old)
+    bench.client.session.commit()?;
+    Ok((bench, old))
 }
 
 /// Ids of the rows that a search for an id comes to, and then these moves: forward or back, under the same key or not.
@@ -76,7 +76,7 @@ fn walk(
 
 #[test]
 fn behind_a_row_found_by_its_key_come_its_neighbours() {
-    let (mut bench, mut old) = world();
+    let (mut bench, mut old) = world().unwrap();
     let mut rng = Rng::new(1);
     let locking = Bind {
         lock: Some(LockMode::Shared),
