@@ -22,24 +22,27 @@ fn world() -> (Bench, Client) {
     for run in 0..RUNS {
         // Every fifth id is left free.
         for id in (run..ROWS).step_by(RUNS as usize).filter(|id| id % 5 != 0) {
-            rows.push((id, bench.client.insert(&bench.table, &row(id)).unwrap()));
+            rows.push((
+                id,
+                bench.client.insert(&bench.table, &row(id)).expect("no failure"),
+            ));
         }
-        bench.client.session.commit().unwrap();
-        bench.db.checkpoint_step().unwrap();
+        bench.client.session.commit().expect("no failure");
+        bench.db.checkpoint_step().expect("no failure");
     }
     let mut old = Client::new(&bench.db, 2);
-    assert!(old.agreed(&bench.table).unwrap().is_ok());
+    assert!(old.agreed(&bench.table).expect("no failure").is_ok());
     for (id, at) in &rows {
         if id % 7 == 1 {
-            bench.client.delete(&bench.table, *at).unwrap();
+            bench.client.delete(&bench.table, *at).expect("no failure");
         }
     }
-    bench.client.session.commit().unwrap();
-    bench.db.checkpoint_step().unwrap();
+    bench.client.session.commit().expect("no failure");
+    bench.db.checkpoint_step().expect("no failure");
     for id in (1..ROWS).filter(|id| id % 7 == 1 && id % 5 != 0 && id % 2 == 0) {
-        bench.client.insert(&bench.table, &row(id)).unwrap();
+        bench.client.insert(&bench.table, &row(id)).expect("no failure");
     }
-    bench.client.session.commit().unwrap();
+    bench.client.session.commit().expect("no failure");
     (bench, old)
 }
 
@@ -91,20 +94,20 @@ fn behind_a_row_found_by_its_key_come_its_neighbours() {
                 let count = if bind.lock.is_none() { 2 } else { 1 };
                 for session in readers.map(|client| &mut client.session).into_iter().take(count) {
                     let [exact, by_key] = [Seek::Exact, Seek::Key]
-                        .map(|seek| walk(session, &bench.table, bind, id, seek, &moves).unwrap());
+                        .map(|seek| walk(session, &bench.table, bind, id, seek, &moves).expect("no failure"));
                     assert_eq!(exact, by_key, "round {round}, id {id}, {bind:?}, {moves:?}");
                 }
             }
-            bench.client.session.commit().unwrap();
+            bench.client.session.commit().expect("no failure");
         }
         if round == 0 {
             bench.settle();
         } else {
-            while bench.db.index_merge_step().unwrap() == Progress::Worked {}
+            while bench.db.index_merge_step().expect("no failure") == Progress::Worked {}
         }
     }
     let free = bench
         .client
         .seek(&bench.table, 0, &bench.table.prefix(0, &[Some(5)]), Seek::Key);
-    assert_eq!(free.unwrap(), None);
+    assert_eq!(free.expect("no failure"), None);
 }
