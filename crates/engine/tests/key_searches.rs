@@ -91,20 +91,20 @@ fn behind_a_row_found_by_its_key_come_its_neighbours() {
                 let count = if bind.lock.is_none() { 2 } else { 1 };
                 for session in readers.map(|client| &mut client.session).into_iter().take(count) {
                     let [exact, by_key] = [Seek::Exact, Seek::Key]
-                        .map(|seek| walk(session, &bench.table, bind, id, seek, &moves).unwrap());
+                        .map(|seek| walk(session, &bench.table, bind, id, seek, &moves).expect("no failure"));
                     assert_eq!(exact, by_key, "round {round}, id {id}, {bind:?}, {moves:?}");
                 }
             }
-            bench.client.session.commit().unwrap();
+            bench.client.session.commit().expect("no failure");
         }
         if round == 0 {
             bench.settle();
         } else {
-            while bench.db.index_merge_step().unwrap() == Progress::Worked {}
+            while bench.db.index_merge_step().expect("no failure") == Progress::Worked {}
         }
     }
     let free = bench
         .client
         .seek(&bench.table, 0, &bench.table.prefix(0, &[Some(5)]), Seek::Key);
-    assert_eq!(free.unwrap(), None);
+    assert_eq!(free.expect("no failure"), None);
 }
