@@ -60,7 +60,7 @@ FLOORS = {
     "cli": ["engine", "txlog", "rows", "index", "segment", "io", "base"],
     "testkit": ["io", "base"],
     "sim": ["engine", "segment", "rows", "txn", "testkit", "io", "base"],
-    "paths": ["engine", "rows", "segment", "testkit", "io", "base"],
+    "paths": ["engine", "rows", "segment", "txn", "testkit", "io", "base"],
     "embedded": ["engine", "rows", "io"],  # bench/embedded, a workspace of its own
 }
 OUTSIDE_WORLD = re.compile(r"\bstd::(?:fs|net|process)\b|\bthread::(?:spawn|Builder)\b|\b(?:Instant|SystemTime)::now\b")
