@@ -209,8 +209,12 @@ impl Waits {
         self.gates.lock().insert(txn, view);
     }
 
+    /// The session's transaction has ended or is left to others. One that only read has no id and was never here: it takes no latch that
+    /// all sessions share.
     pub(crate) fn detach(&self, txn: TxnId) {
-        self.gates.lock().remove(&txn);
+        if txn.raw() != 0 {
+            self.gates.lock().remove(&txn);
+        }
     }
 
     /// True if somebody stands in line against a newcomer with this mode, who then stands in line too (rule T15). The

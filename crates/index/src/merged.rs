@@ -115,72 +115,123 @@ impl MergedCursor {
         pos: &SeekPos<'_>,
         is_wanted: impl Fn(&Run) -> bool,
     ) -> Result<()> {
-        self.let_go(true);
-        let sought = self.add_parts(parts, cache, pos, is_wanted);
-        let rested = self.resting.drain(..);
-        self.spare_rooms.extend(rested.map(RunCursor::into_room));
+        self.seeks += 1;
+        self.order.clear();
+        let sought = self.seek_sources(parts, cache, pos, is_wanted);
         if sought.is_err() {
             self.clear();
         }
+        self.end_rest();
         sought
     }
 
-    fn add_parts(
+    /// Sources of the seek before that are wanted again at the same place stay there: most seeks find the parts as they were.
+    fn seek_sources(
         &mut self,
         parts: &IndexParts,
         cache: &Arc<BlockCache>,
         pos: &SeekPos<'_>,
         is_wanted: impl Fn(&Run) -> bool,
     ) -> Result<()> {
+        let mut number = 0;
         for tree in parts.trees().filter(|tree| !tree.is_empty()) {
-            let mut batch = self.spare.pop().unwrap_or_default();
-            if self.forward {
-                tree.read_batch_forward(pos, &mut batch, FIRST_BATCH);
-            } else {
-                tree.read_batch_backward(pos, &mut batch, FIRST_BATCH);
-            }
-            self.add(Source::Tree {
-                tree: Arc::clone(tree),
-                batch,
-                at: 0,
-                limit: FIRST_BATCH,
-            });
+            self.place_tree(number, tree);
+            self.seek_tree(number, pos);
+            self.put_in_order(number);
+            number += 1;
         }
         for run in parts.runs.iter().filter(|run| !run.is_empty() && is_wanted(run)) {
-            let rested = self.resting.iter().position(|cursor| cursor.reads(run));
-            let mut cursor = if let Some(rested) = rested {
-                self.resting.swap_remove(rested)
-            } else {
-                let room = self.spare_rooms.pop().unwrap_or_default();
-                RunCursor::new(Arc::clone(run), Arc::clone(cache)).with_room(room)
-            };
-            cursor.seek(pos, self.forward)?;
-            self.add(Source::Run(cursor));
+            self.place_run(number, run, cache);
+            if let Source::Run(cursor) = &mut self.sources[number] {
+                cursor.seek(pos, self.forward)?;
+            }
+            self.put_in_order(number);
+            number += 1;
         }
+        self.rest_from(number);
         Ok(())
+    }
+
+    /// Makes the source of this number one of the tree.
+    fn place_tree(&mut self, number: usize, wanted: &Arc<Tree>) {
+        if let Some(Source::Tree { tree, .. }) = self.sources.get(number)
+            && Arc::ptr_eq(tree, wanted)
+        {
+            return;
+        }
+        self.rest_from(number);
+        self.sources.push(Source::Tree {
+            tree: Arc::clone(wanted),
+            batch: self.spare.pop().unwrap_or_default(),
+            at: 0,
+            limit: FIRST_BATCH,
+        });
+    }
+
+    fn seek_tree(&mut self, number: usize, pos: &SeekPos<'_>) {
+        let Source::Tree {
+            tree,
+            batch,
+            at,
+            limit,
+        } = &mut self.sources[number]
+        else {
+            return;
+        };
+        (*at, *limit) = (0, FIRST_BATCH);
+        if self.forward {
+            tree.read_batch_forward(pos, batch, FIRST_BATCH);
+        } else {
+            tree.read_batch_backward(pos, batch, FIRST_BATCH);
+        }
+    }
+
+    /// Makes the source of this number one of the run, by the cursor that the seek before had there or elsewhere if there is one.
+    fn place_run(&mut self, number: usize, run: &Arc<Run>, cache: &Arc<BlockCache>) {
+        if let Some(Source::Run(cursor)) = self.sources.get(number)
+            && cursor.reads(run)
+        {
+            return;
+        }
+        self.rest_from(number);
+        let rested = self.resting.iter().position(|cursor| cursor.reads(run));
+        let cursor = if let Some(rested) = rested {
+            self.resting.swap_remove(rested)
+        } else {
+            let room = self.spare_rooms.pop().unwrap_or_default();
+            RunCursor::new(Arc::clone(run), Arc::clone(cache)).with_room(room)
+        };
+        self.sources.push(Source::Run(cursor));
+    }
+
+    /// Takes the sources from this number on away; their cursors of runs may be wanted again by the same seek.
+    fn rest_from(&mut self, number: usize) {
+        while self.sources.len() > number {
+            match self.sources.pop() {
+                Some(Source::Tree { batch, .. }) => self.spare.push(batch),
+                Some(Source::Run(cursor)) => self.resting.push(cursor),
+                None => {}
+            }
+        }
     }
 
     /// Drops position and references; keeps memory for the next seek.
     pub fn clear(&mut self) {
-        self.let_go(false);
-    }
-
-    /// Drops the position; keeps the cursors of runs if the next seek follows at once.
-    fn let_go(&mut self, seeks_again: bool) {
         self.seeks += 1;
         self.order.clear();
-        for source in self.sources.drain(..) {
-            match source {
-                Source::Tree { batch, .. } => self.spare.push(batch),
-                Source::Run(cursor) if seeks_again => self.resting.push(cursor),
-                Source::Run(cursor) => self.spare_rooms.push(cursor.into_room()),
-            }
+        self.rest_from(0);
+        self.end_rest();
+    }
+
+    /// What the seek did not want again gives up its run.
+    fn end_rest(&mut self) {
+        if !self.resting.is_empty() {
+            let rested = self.resting.drain(..);
+            self.spare_rooms.extend(rested.map(RunCursor::into_room));
         }
     }
 
-    fn add(&mut self, source: Source) {
-        let number = self.sources.len();
-        self.sources.push(source);
+    fn put_in_order(&mut self, number: usize) {
         if let Some(entry) = self.head_of(number) {
             let at = self
                 .order
