@@ -119,17 +119,26 @@ pub struct TableInfo {
 }
 
 impl Table {
+    fn latest_rows(&self) -> u64 {
+        u64::try_from(self.count.latest()).unwrap_or(0)
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        // Deltas of running transactions may make the estimate negative for a moment.
+        let bytes = self.data_bytes.load(Ordering::Relaxed).cast_signed();
+        u64::try_from(bytes).unwrap_or(0)
+    }
+
+    /// Bytes of a row before compression, for estimates: two loads.
+    pub(crate) fn mean_row_bytes(&self) -> u64 {
+        self.payload_bytes().checked_div(self.latest_rows()).unwrap_or(0)
+    }
+
     /// Numbers of this table now, for estimates and listings.
     pub fn info(&self) -> TableInfo {
-        let rows = u64::try_from(self.count.latest()).unwrap_or(0);
-        let payload_bytes = self.data_bytes.load(Ordering::Relaxed);
-        // Deltas of running transactions may make the estimate negative for a moment.
-        let payload_bytes = if payload_bytes > i64::MAX as u64 {
-            0
-        } else {
-            payload_bytes
-        };
-        let mean_row_bytes = payload_bytes.checked_div(rows).unwrap_or(0);
+        let rows = self.latest_rows();
+        let payload_bytes = self.payload_bytes();
+        let mean_row_bytes = self.mean_row_bytes();
         let shape = self.base.shape();
         let slots = shape.slots();
         let data_bytes = match slots {

@@ -46,7 +46,8 @@ struct Beneath {
     word: MapWord,
     prev: Addr,
     foreign: Option<Addr>,
-    payload_bytes: usize,
+    /// Bytes of the version that is replaced; none if it lies in a block that was not read.
+    payload_bytes: Option<usize>,
     /// The version beneath is newer than the writer's snapshot.
     overtaken: bool,
 }
@@ -153,7 +154,7 @@ impl Session {
             word: MapWord::ABSENT,
             prev: Addr::NONE,
             foreign: None,
-            payload_bytes: 0,
+            payload_bytes: Some(0),
             overtaken: false,
         };
         let db = Arc::clone(&self.db);
@@ -279,9 +280,10 @@ impl Session {
         position: usize,
         row: RowId,
         version: Option<NewVersion<'_>>,
-        old_bytes: usize,
+        old_bytes: Option<usize>,
     ) {
         let work = &mut self.work.tables[position];
+        let old_bytes = old_bytes.unwrap_or_else(|| work.table.mean_row_bytes() as usize);
         work.bytes += (version.map_or(0, |version| version.payload.len()).cast_signed()
             - old_bytes.cast_signed()) as i64;
         if version.is_some() {
@@ -376,7 +378,7 @@ impl Session {
 
     /// Rule T24.
     fn beneath(&self, word: MapWord, old: &Found<'_>, guard: &Guard) -> Beneath {
-        let payload_bytes = old.payload().len();
+        let payload_bytes = (!matches!(old, Found::Slot(_))).then(|| old.payload().len());
         let over = |prev, foreign| Beneath {
             word,
             prev,

@@ -109,4 +109,15 @@ fn the_size_of_a_table_is_what_its_runs_take() {
         cold.mean_row_bytes, hot.mean_row_bytes,
         "rows are as long as before"
     );
+    let rows = store.client.scan(&store.table).expect("a scan");
+    for (row, _) in rows.iter().take(200) {
+        let deleted = store.client.delete(&store.table, *row).expect("deleted");
+        assert!(deleted.is_some());
+    }
+    store.client.session.commit().expect("a commit");
+    let left = store.table.table.info();
+    assert!(
+        left.mean_row_bytes.abs_diff(cold.mean_row_bytes) * 10 < cold.mean_row_bytes,
+        "rows that nobody read when they were deleted took their bytes along: {left:?} of {cold:?}"
+    );
 }
