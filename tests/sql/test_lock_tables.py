@@ -113,6 +113,38 @@ def test_a_transaction_is_listed_with_all_its_figures(db, sight):
     assert sight.trx(ident) is None
 
 
+def test_savepoints_released_or_set_again_are_forgotten(db, sight):
+    """Rule T24: a loop that sets savepoints and releases them, or sets the same one again, keeps none of them."""
+    one = db.session()
+    ident = one.thread_id()
+    one.ok("BEGIN")
+    one.ok("UPDATE t SET v = 100 WHERE n = 1")
+    one.ok("SAVEPOINT outermost")
+    for turn in range(10):
+        one.ok(f"UPDATE t SET v = {turn} WHERE n = 2")
+        one.ok("SAVEPOINT same")
+        assert sight.trx(ident)["SAVEPOINTS"] == 2, f"turn {turn}"
+    for turn in range(10):
+        one.ok("SAVEPOINT a")
+        one.ok(f"UPDATE t SET v = {turn + 50} WHERE n = 3")
+        one.ok("SAVEPOINT b")
+        one.ok(f"UPDATE t SET v = {turn + 70} WHERE n = 3")
+        one.ok("RELEASE SAVEPOINT a")
+        assert sight.trx(ident)["SAVEPOINTS"] == 2, f"turn {turn}"
+    one.ok("ROLLBACK TO same")
+    assert one.rows("SELECT v FROM t WHERE n <= 3 ORDER BY n") == [(100,), (9,), (3,)]
+    # Of two names at one place one goes; those that were set between stay when a name is set again.
+    one.ok("SAVEPOINT twin")
+    one.ok("RELEASE SAVEPOINT twin")
+    one.ok("UPDATE t SET v = 7 WHERE n = 4")
+    one.ok("SAVEPOINT outermost")
+    one.ok("UPDATE t SET v = 8 WHERE n = 4")
+    one.ok("ROLLBACK TO same")
+    assert one.rows("SELECT v FROM t WHERE n <= 4 ORDER BY n") == [(100,), (9,), (3,), (4,)]
+    one.ok("COMMIT")
+    assert db.rows("SELECT v FROM t WHERE n <= 4 ORDER BY n") == [(100,), (9,), (3,), (4,)]
+
+
 def test_a_reader_is_listed_with_its_snapshot_and_without_an_id(db, sight):
     one = db.session()
     one.ok("BEGIN")
