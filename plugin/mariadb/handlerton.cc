@@ -64,8 +64,8 @@ int savepoint_rollback(handlerton*, THD* thd, void* place) {
   return to_ha_error(pbxt_rollback_to(session->core(), savepoint), thd);
 }
 
-/* Also called for a savepoint whose name is set again: those in between stay then. RELEASE SAVEPOINT drops them without
- * another call. */
+/* Also called for a savepoint whose name is set again: those in between stay then. RELEASE SAVEPOINT drops
+ * them without another call. */
 int savepoint_release(handlerton*, THD* thd, void* place) {
   Session* session = Session::find(thd);
   if (!session) return 0;

@@ -309,7 +309,7 @@ pbxt_status pbxt_row_release(pbxt_session* session, int stays);
 pbxt_status pbxt_take_snapshot(pbxt_session* session); /* START TRANSACTION WITH CONSISTENT SNAPSHOT */
 pbxt_status pbxt_savepoint(pbxt_session* session, uint64_t* savepoint);
 pbxt_status pbxt_rollback_to(pbxt_session* session, uint64_t savepoint);
-/* Nobody returns to it any more, nor, with_newer, to those set after it. One that is not there is no mistake. */
+/* Nobody returns to it any more, nor, with_newer, to those set after it. One not there is no mistake. */
 pbxt_status pbxt_savepoint_release(pbxt_session* session, uint64_t savepoint, int with_newer);
 
 pbxt_status pbxt_prepare(pbxt_session* session, const uint8_t* xid,
