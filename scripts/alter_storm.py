@@ -355,6 +355,9 @@ def first_difference(found, wanted):
 
 def check_round(storm, number, where):
     """One round; a Problem names what went wrong."""
-    complaints = storm.round()
+    try:
+        complaints = storm.round()
+    except pymysql.MySQLError as error:
+        raise Problem("\n  ".join([f"kill {number}:", f"a statement of the check failed: {error}", where])) from error
     if complaints:
         raise Problem("\n  ".join([f"kill {number}:", *complaints, where]))
