@@ -200,12 +200,9 @@ impl RowMap {
 
     /// Gives back the leaves with numbers in `leaves` whose words are all 0 (rule M3); `0..u64::MAX` means all. Leave out
     /// the leaves in which row ids are being handed out, or they are made again at once. Returns how many went.
-    pub fn release_empty_leaves(&self, leaves: Range<u64>) -> usize {
-        self.release_leaves(leaves, |_, _| {})
-    }
-
-    /// `release_empty_leaves` that first asks `unlock` about each leaf in whose words nothing but LOCKED stands (rule M5). It gets the
-    /// number of the leaf and what clears the bits, and calls that only where it keeps everybody from setting them meanwhile.
+    ///
+    /// First asks `unlock` about each leaf in whose words nothing but LOCKED stands (rule M5). It gets the number of the leaf and what clears
+    /// the bits, and calls that only where it keeps everybody from setting them meanwhile.
     pub fn release_leaves(&self, leaves: Range<u64>, mut unlock: impl FnMut(u64, &dyn Fn())) -> usize {
         // Pinned before the latch is taken: pinning may free memory.
         let mut guard = crossbeam_epoch::pin();

@@ -19,7 +19,7 @@ fn a_swap_into_a_leaf_that_is_given_back_is_not_lost() {
         map.store_recovered(RowId::new(1), MapWord::ABSENT);
         let sweeper = {
             let map = Arc::clone(&map);
-            thread::spawn(move || map.release_empty_leaves(0..2))
+            thread::spawn(move || map.release_leaves(0..2, |_, _| {}))
         };
         let writer = {
             let map = Arc::clone(&map);
@@ -46,7 +46,7 @@ fn a_homed_row_is_read_as_base_while_its_leaf_goes() {
             thread::spawn(move || {
                 map.compare_exchange(RowId::new(1), word(8), MapWord::ABSENT)
                     .expect("nobody else writes");
-                map.release_empty_leaves(0..1)
+                map.release_leaves(0..1, |_, _| {})
             })
         };
         let first = map.load(RowId::new(1));

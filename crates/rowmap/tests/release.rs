@@ -27,13 +27,17 @@ fn empty_leaves_go_and_come_back_when_needed() {
         swap(&map, row, MapWord::ABSENT, word(row)).expect("free");
     }
     let full = map.memory_bytes();
-    assert_eq!(map.release_empty_leaves(0..u64::MAX), 0, "no leaf is empty");
+    assert_eq!(map.release_leaves(0..u64::MAX, |_, _| {}), 0, "no leaf is empty");
     for row in [1, LEAF] {
         swap(&map, row, word(row), MapWord::ABSENT).expect("ours");
     }
-    assert_eq!(map.release_empty_leaves(1..2), 1, "only the leaves of the range");
+    assert_eq!(
+        map.release_leaves(1..2, |_, _| {}),
+        1,
+        "only the leaves of the range"
+    );
     assert_eq!(map.next_leaf(1), Some(2));
-    assert_eq!(map.release_empty_leaves(0..u64::MAX), 1);
+    assert_eq!(map.release_leaves(0..u64::MAX, |_, _| {}), 1);
     assert_eq!(map.memory_bytes(), full - 2 * (LEAF_WORDS * 8 + LEAF_WORDS / 8));
     assert_eq!(map.next_leaf(0), Some(2));
     let guard = crossbeam_epoch::pin();
@@ -58,9 +62,9 @@ fn a_locked_word_without_address_keeps_its_leaf() {
     let map = RowMap::new();
     map.bump_to(RowId::new(10));
     swap(&map, 9, MapWord::ABSENT, MapWord::ABSENT.with_lock()).expect("free");
-    assert_eq!(map.release_empty_leaves(0..u64::MAX), 0);
+    assert_eq!(map.release_leaves(0..u64::MAX, |_, _| {}), 0);
     swap(&map, 9, MapWord::ABSENT.with_lock(), MapWord::ABSENT).expect("ours");
-    assert_eq!(map.release_empty_leaves(0..u64::MAX), 1);
+    assert_eq!(map.release_leaves(0..u64::MAX, |_, _| {}), 1);
 }
 
 #[test]
@@ -130,7 +134,7 @@ fn no_swap_is_lost_while_leaves_are_released() {
         let sweeper = scope.spawn(|| {
             let mut words = Vec::new();
             while !done.load(Ordering::Relaxed) {
-                released.fetch_add(map.release_empty_leaves(0..u64::MAX), Ordering::Relaxed);
+                released.fetch_add(map.release_leaves(0..u64::MAX, |_, _| {}), Ordering::Relaxed);
                 if map.words(1, &mut words) {
                     assert!(words.iter().all(|word| word >> 58 == 0), "nobody sees a seal");
                 }
@@ -142,7 +146,7 @@ fn no_swap_is_lost_while_leaves_are_released() {
         done.store(true, Ordering::Relaxed);
         sweeper.join().expect("no panic");
     });
-    map.release_empty_leaves(0..u64::MAX);
+    map.release_leaves(0..u64::MAX, |_, _| {});
     assert_eq!(map.next_leaf(0), None);
 }
 
@@ -180,7 +184,7 @@ proptest! {
                     model.retain(|_, raw| *raw != 0);
                 }
                 Step::Release(from, to) => {
-                    map.release_empty_leaves(from..to);
+                    map.release_leaves(from..to, |_, _| {});
                     let used = |leaf: &u64| model.keys().any(|row| row >> LEAF_WORDS_LOG2 == *leaf);
                     let next = map.next_leaf(from);
                     let expected = (from..to.min(700)).find(used);

@@ -65,11 +65,6 @@ impl RowLockList {
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()
     }
-
-    /// In how many leaves locks were taken.
-    pub fn leaves(&self) -> usize {
-        self.leaves.len()
-    }
 }
 
 /// Answer to a lock request or to a write of a row whose LOCKED bit is set.
