@@ -129,7 +129,27 @@ impl Database {
         let enough = (self.live_bytes() / LIVE_PER_IDLE_GAIN)
             .max(IDLE_GAIN_MIN)
             .min(segment);
-        self.checkpoint_gain() >= enough || self.log_behind_checkpoint() >= segment
+        self.checkpoint_gain() >= enough
+            || self.log_behind_checkpoint() >= segment
+            || self.unnamed_bytes() >= enough
+    }
+
+    /// Bytes of the files that nothing but the newest checkpoint names. A file goes whole, so the last of its pieces that a merge
+    /// supersedes may free much more than itself. All files are looked at once after each merge.
+    fn unnamed_bytes(&self) -> u64 {
+        if self.upkeep.superseded_bytes() == 0 {
+            return 0;
+        }
+        let merged = self.upkeep.merged_away();
+        let mut unnamed = self.maintenance.unnamed.lock();
+        if unnamed.0 != merged {
+            // A listing that fails tells nothing; the next merge has it tried again.
+            let bytes = self
+                .space()
+                .map_or(0, |space| space.row_unnamed + space.index_unnamed);
+            *unnamed = (merged, bytes);
+        }
+        unnamed.1
     }
 }
 

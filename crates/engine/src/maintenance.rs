@@ -44,6 +44,8 @@ pub(crate) struct Maintenance {
     retry_at: AtomicU64,
     /// Bytes of files that only tables dropped since the last checkpoint had.
     pub dropped: AtomicU64,
+    /// How much had been merged away when files without a name were counted, and their bytes.
+    pub unnamed: Mutex<(u64, u64)>,
     /// Loads whose records lie at or behind the newest durable checkpoint: LSN of their stamp, of the record (rule D23).
     loads: Mutex<Vec<(Lsn, Lsn)>>,
     worker: Mutex<Option<Worker>>,
@@ -98,6 +100,7 @@ impl Maintenance {
             tree_limit: (cache_bytes / 8).max(TREE_BYTES_MIN),
             retry_at: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            unnamed: Mutex::default(),
             loads: Mutex::new(Vec::new()),
             worker: Mutex::new(None),
         }

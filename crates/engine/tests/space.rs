@@ -11,7 +11,7 @@ use pbxt_segment::{PieceFile, SegmentClass};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::PlayTable;
 use pbxt_sim::world::geometry;
-use pbxt_testkit::SimDisk;
+use pbxt_testkit::{Rng, SimDisk};
 use std::sync::Arc;
 use store::Store;
 
@@ -248,6 +248,32 @@ fn an_idle_database_comes_near_its_compacted_size_and_work_is_bounded() {
         "S37: a piece is rewritten once, {written} bytes"
     );
     store.shows(0..rows as u32);
+}
+
+#[test]
+fn files_that_nobody_names_go_when_idle() {
+    for seed in 0..12 {
+        let mut rng = Rng::new(seed);
+        let mut store = with_pieces(&[300, 200, 150, 100]);
+        work(&store, true);
+        for round in 0..6 + rng.below(6) {
+            change(&mut store, 750, 3 + rng.below(9), round as u32);
+            store.fill();
+            for _ in 0..rng.below(12) {
+                let _ = store.db.upkeep_step(false).expect("worked");
+            }
+            if rng.chance(40) {
+                store.db.checkpoint_step().expect("a checkpoint");
+            }
+        }
+        work(&store, true);
+        let idle = space(&store);
+        let unnamed = idle.row_unnamed + idle.index_unnamed;
+        assert!(
+            unnamed < geometry().hot_segment_bytes,
+            "D29: seed {seed}: {unnamed} bytes, {idle:?}"
+        );
+    }
 }
 
 #[test]
