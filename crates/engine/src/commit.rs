@@ -59,11 +59,14 @@ impl Session {
     }
 
     /// Rule T44: what could not be committed is rolled back, or the next commit of the session would bring it. A transaction that has
-    /// voted stays as it is: its coordinator decides.
+    /// voted is left to whoever decides, as if its session had gone: the host takes this answer for the end of the transaction, and a
+    /// rollback that follows in the session is not about it.
     fn give_up_commit(&mut self, error: Error) -> Error {
-        if self.phase == Phase::Active {
+        match self.phase {
             // An abort that cannot be logged is still an abort.
-            let _ = self.rollback();
+            Phase::Active => drop(self.rollback()),
+            Phase::Prepared => self.detach_prepared(),
+            _ => {}
         }
         error
     }
@@ -260,13 +263,17 @@ impl Session {
 
     /// Gives back everything the ended transaction held and returns to Idle.
     pub(crate) fn finish(&mut self) {
-        let work = std::mem::take(&mut self.work);
+        let work = &mut self.work;
         // Those before were looked at under way.
         self.rows_since_pause += work.rows_written % ROWS_BETWEEN_LOOKS;
         self.db.waits.detach(work.txn);
         self.shown.end();
         self.db.release(work);
-        self.gate.clear_kill();
+        work.clear();
+        // A guest ends in the middle of what its host does and may be killed for.
+        if !self.is_guest() {
+            self.gate.clear_kill();
+        }
         self.phase = Phase::Idle;
     }
 }
@@ -342,14 +349,14 @@ impl Database {
     }
 
     /// Gives back the locks of an ended transaction and wakes its waiters (rule T13).
-    pub(crate) fn release(&self, mut work: Work) {
+    pub(crate) fn release(&self, work: &mut Work) {
         if let Some(serial) = work.serial.take() {
             self.serial.end(*serial);
         }
         if work.txn.raw() == 0 {
             return;
         }
-        if let Some(list) = work.row_locks {
+        if let Some(list) = work.row_locks.take() {
             self.row_locks.release_all(list);
         }
         let tables: Vec<TableId> = work.tables.iter().map(|table| table.table.id).collect();

@@ -146,7 +146,7 @@ impl Database {
             .collect();
         match self.publish_commit(&mut work, &deltas) {
             Ok(end) => {
-                self.release(work);
+                self.release(&mut work);
                 self.wait_for(end, FlushAtCommit::Durable)
             }
             Err(error) => {
@@ -158,11 +158,11 @@ impl Database {
 
     /// Rolls a detached prepared transaction back; durable on return.
     pub fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
-        let work = self.prepared.take(xid)?;
+        let mut work = self.prepared.take(xid)?;
         let logged = self.abort(work.txn, true);
         // Without an END in the log it may come back prepared after a crash; here and now it holds nothing any more.
         self.prepared.forget_vote(work.txn);
-        self.release(work);
+        self.release(&mut work);
         logged?;
         // Durable now: the outcome. Without it the transaction would come back prepared after a crash.
         self.wait_for(self.log.tail(), FlushAtCommit::Durable)

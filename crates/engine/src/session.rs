@@ -167,8 +167,48 @@ impl Work {
     pub(crate) fn outlives_session(&self) -> bool {
         self.logged && self.tables.iter().any(|table| !table.table.temporary)
     }
+
+    /// Makes it that of a transaction that has not begun; room in its lists is kept, which most transactions need again.
+    pub(crate) fn clear(&mut self) {
+        let Self {
+            txn,
+            snapshot,
+            statement,
+            savepoints,
+            row,
+            held_row,
+            tables,
+            voids,
+            xid,
+            logged,
+            last_lsn,
+            row_locks,
+            rows_locked,
+            first_lsn,
+            rows_written,
+            started_millis,
+            isolation,
+            read_only,
+            serial,
+            values,
+        } = self;
+        (*txn, *last_lsn, *first_lsn) = (TxnId::new(0), Lsn::new(0), Lsn::new(0));
+        (*snapshot, *row_locks, *serial, *values) = (None, None, None, None);
+        (*statement, *row, *held_row) = (None, None, None);
+        (*rows_locked, *rows_written, *started_millis) = (0, 0, 0);
+        (*logged, *read_only, *isolation) = (false, false, Isolation::default());
+        savepoints.clear();
+        tables.clear();
+        voids.clear();
+        xid.clear();
+        if tables.capacity() > TABLES_KEPT {
+            *tables = Vec::new();
+        }
+    }
 }
 
+/// Tables of a transaction that the session keeps room for.
+const TABLES_KEPT: usize = 64;
 /// Rows a session writes between two looks at whether background work keeps up.
 pub(crate) const ROWS_BETWEEN_LOOKS: u64 = 256;
 
@@ -240,9 +280,19 @@ impl Session {
             // Rule T39, as in `begin_statement`.
             self.gate.clear_kill();
         }
+        self.guest()
+    }
+
+    /// A session of its own that can be killed with this one.
+    pub(crate) fn guest(&self) -> Self {
         let mut session = Self::with_gate(&self.db, Arc::clone(&self.gate), self.config, self.shard);
         session.is_guest = true;
         session
+    }
+
+    /// Its gate is another session's.
+    pub(crate) fn is_guest(&self) -> bool {
+        self.is_guest
     }
 
     /// The database.

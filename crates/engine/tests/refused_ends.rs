@@ -101,6 +101,33 @@ fn a_vote_whose_rollback_finds_no_room_is_no_vote_any_more() {
 }
 
 #[test]
+fn a_decided_commit_without_room_stays_prepared() {
+    // V1, T44: what a coordinator has decided is not taken back by the session that could not end it.
+    let mut scene = Scene::new();
+    let mut voter = Client::new(&scene.store.db, 2);
+    let row = Store::row(ROWS + 1);
+    voter.insert(&scene.store.table, &row).expect("an insert");
+    voter.session.prepare(b"vote").expect("prepared");
+    scene.fill_log();
+    voter.session.commit_ordered().unwrap_err();
+    let committed = voter.session.commit();
+    assert!(matches!(committed, Err(Error::Storage(_))), "{committed:?}");
+    voter.session.rollback().expect("nothing left to roll back");
+    assert_eq!(scene.store.db.prepared.xids(), [b"vote"]);
+    scene.store.db.commit_prepared(b"vote").unwrap_err();
+    scene.store.client.session.rollback_statement().unwrap_err();
+    scene.store.disk.set_free_bytes(None);
+    scene.store.client.session.rollback().expect("a rollback");
+    scene.fillers.clear();
+    // Who changes rows has the log make room.
+    let Store { client, table, .. } = &mut scene.store;
+    client.insert(table, &Store::row(ROWS)).expect("an insert");
+    client.session.commit().expect("a commit");
+    scene.store.db.commit_prepared(b"vote").expect("room again");
+    scene.store.shows(0..=ROWS + 1);
+}
+
+#[test]
 fn a_statement_that_cannot_be_taken_back_is_not_committed() {
     let mut scene = Scene::new();
     scene.fill_log();
