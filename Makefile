@@ -28,7 +28,7 @@ LDFLAGS := -shared -Wl,--version-script=build/plugin/exports.map -Wl,-z,nodelete
            -Wl,--gc-sections
 LDLIBS := -lpthread -ldl -lm
 
-.PHONY: help setup plugin package run start stop env test test-long sim bench bench-quick bench-compare lint clean core always
+.PHONY: help setup plugin package run start stop env test test-long sim fuzz bench bench-quick bench-compare lint clean core always
 
 ## help: this list
 help:
@@ -109,6 +109,10 @@ test-long: plugin
 ## sim: play whole lives of databases from one seed after the other until interrupted or one fails; ARGS='--seed 5 --jobs 1'
 sim: setup
 	@cargo run --release --quiet --package pbxt-sim -- --forever $(ARGS)
+
+## fuzz: bytes made by a fuzzer for every decoder, a minute each; ARGS='--seconds 3600 row-block'
+fuzz: setup
+	@$(VENV)/python scripts/fuzz.py $(ARGS)
 
 ## bench: the whole comparison with the engines of the same server: report, charts, speed targets (most of a day)
 bench: plugin

@@ -60,11 +60,12 @@ FLOORS = {
     "cli": ["engine", "txlog", "rows", "index", "segment", "io", "base"],
     "testkit": ["io", "base"],
     "sim": ["engine", "segment", "rows", "txn", "testkit", "io", "base"],
+    "fuzz": ["sim", "engine", "txlog", "rows", "index", "txn", "segment", "testkit", "io", "base"],
     "paths": ["engine", "txn", "rows", "segment", "testkit", "io", "base"],
     "embedded": ["engine", "rows", "io"],  # bench/embedded, a workspace of its own
 }
 OUTSIDE_WORLD = re.compile(r"\bstd::(?:fs|net|process)\b|\bthread::(?:spawn|Builder)\b|\b(?:Instant|SystemTime)::now\b")
-WITH_OUTSIDE_WORLD = {"io", "testkit", "sim", "paths", "cli"}
+WITH_OUTSIDE_WORLD = {"io", "testkit", "sim", "fuzz", "paths", "cli"}
 
 FUNCTION = re.compile(r"^(?P<indent>\s*)(?:pub(?:\([^)]*\))? )?(?:const |async |unsafe |extern \"C\" )*fn (?P<name>\w+)")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")

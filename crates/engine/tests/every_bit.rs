@@ -2,17 +2,14 @@
 //!
 //! Rules TR1 to TR4 of docs/testing.md. A flip is judged by opening the database as any user would and asking it everything,
 //! by table scan, every index in both directions, single rows by unique keys, conditions, count and check. What must be there
-//! follows from arithmetic (common/exhibit.rs). Each flip has a copy of the disk and an opening of its own, so none hides
+//! follows from arithmetic (`pbxt_sim::exhibit`). Each flip has a copy of the disk and an opening of its own, so none hides
 //! another one.
 //!
 //! `PBXT_FLIP_STRIDE=1` flips every bit; without it every `STRIDE`-th is. A failure names file, offset and bit, and
 //! `PBXT_FLIP=Closed:hot-00000003.seg:4711:5` plays that one again.
 
-#[path = "common/exhibit.rs"]
-mod exhibit;
-
-use exhibit::{Answer, End, Exhibit, LAST, Tables, ask, files, open, refusal};
 use pbxt_base::limits::SECTOR_BYTES;
+use pbxt_sim::exhibit::{Answer, End, Exhibit, LAST, Tables, ask, open, refusal};
 use pbxt_sim::world::geometry;
 use pbxt_testkit::SimDisk;
 use std::collections::BTreeMap;
@@ -149,33 +146,10 @@ impl Tally {
     }
 }
 
-/// Every file of the exhibit with what it is.
-fn kinds(exhibit: &Exhibit) -> Vec<(&'static str, String)> {
-    let db = open(&exhibit.disk.kill()).expect("the exhibit opens");
-    let checkpoint = db.store().checkpoint().expect("a checkpoint");
-    let image = format!("meta-{:08x}.seg", checkpoint.image.raw());
-    let generation = |name: &str| {
-        let bytes = exhibit.disk.content(name).expect("a manifest");
-        u64::from_le_bytes(bytes[32..40].try_into().expect("8 bytes"))
-    };
-    let kind = |name: &str| match name.split(['-', '.']).next() {
-        _ if name == image => "image, with the catalog",
-        // Odd generations are in b, even ones in a.
-        Some("pbxt") if generation(name) == 1 => "manifest, superseded",
-        Some("pbxt") => "manifest",
-        Some("hot") => "log",
-        Some("blob") => "large values",
-        Some("cold") => "row pieces",
-        _ => "index runs",
-    };
-    let names = files(&exhibit.disk).into_iter();
-    names.map(|name| (kind(&name), name)).collect()
-}
-
 /// The flips of a run, and a line for each kind of file.
 fn plan(exhibit: &Exhibit, stride: u64) -> (Vec<Flip>, Tally) {
     let (mut flips, mut tally) = (Vec::new(), Tally::default());
-    for (kind, file) in kinds(exhibit) {
+    for (kind, file) in exhibit.kinds() {
         let bytes = exhibit.disk.content(&file).expect("readable");
         let line = tally.lines.entry(kind).or_default();
         line.files += 1;
@@ -428,7 +402,8 @@ fn a_row_too_many_or_too_few_or_another_one_is_a_wrong_answer() {
 fn a_flip_is_found_and_flipping_back_mends_it() {
     let exhibit = Exhibit::new(End::Closed);
     let flip_in = |disk: &SimDisk, file: &str| disk.flip_bit(file, 4100, 2).expect("a byte");
-    let (_, file) = kinds(&exhibit)
+    let (_, file) = exhibit
+        .kinds()
         .into_iter()
         .find(|(kind, _)| *kind == "row pieces")
         .expect("a file of rows");

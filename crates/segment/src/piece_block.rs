@@ -153,6 +153,14 @@ pub(crate) fn decode(stored: &[u8], place: &BlockPlace<'_>, out: &mut Vec<u8>) -
             format!("one of {stored_bytes}, from {raw_bytes}"),
         ));
     }
+    // Before memory is taken: no codec gives more than this of so few bytes.
+    let raw_max = raw_bytes_max(head[CODEC_AT], body.len());
+    if raw_bytes > raw_max {
+        return Err(place.damaged(
+            format!("a block of at most {raw_max} bytes"),
+            format!("one of {raw_bytes}"),
+        ));
+    }
     out.clear();
     match head[CODEC_AT] {
         0 => out.extend_from_slice(body),
@@ -178,6 +186,15 @@ pub(crate) fn decode(stored: &[u8], place: &BlockPlace<'_>, out: &mut Vec<u8>) -
         ));
     }
     Ok(())
+}
+
+/// What `stored` bytes can decode to: LZ4 repeats at most 255 bytes for one, Zstandard a block of 128 KiB for four.
+fn raw_bytes_max(codec: u8, stored: usize) -> usize {
+    match codec {
+        0 => stored,
+        1 => stored.saturating_mul(255),
+        _ => stored.saturating_mul(32 << 10),
+    }
 }
 
 fn decode_zstd(body: &[u8], raw_bytes: usize, out: &mut Vec<u8>) -> std::io::Result<()> {
@@ -259,6 +276,23 @@ mod tests {
                 decode(&stored, &place(1, 4096), &mut out).expect("intact");
                 assert_eq!(out, raw);
             }
+        }
+    }
+
+    #[test]
+    fn a_block_that_promises_more_than_its_codec_can_give_takes_no_memory() {
+        let raw = vec![7; 1 << 20];
+        for codec in [Codec::Plain, Codec::Lz4, Codec::Zstd(9)] {
+            let mut stored = encoded(&raw, codec);
+            let mut out = Vec::new();
+            decode(&stored, &place(1, 4096), &mut out).expect("as much as there is");
+            put_u32(&mut stored, 8, BLOCK_BYTES_MAX as u32);
+            let crc = checksum::crc32c(place(1, 4096).seed(), &stored[4..]);
+            put_u32(&mut stored, 0, crc);
+            let mut out = Vec::new();
+            let refused = decode(&stored, &place(1, 4096), &mut out).expect_err("too many bytes");
+            assert!(refused.to_string().contains("1073741824"), "{codec:?}: {refused}");
+            assert!(out.capacity() < BLOCK_BYTES_MAX, "{codec:?}: {}", out.capacity());
         }
     }
 

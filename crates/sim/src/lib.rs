@@ -6,6 +6,7 @@
 
 pub mod client;
 pub mod crash;
+pub mod exhibit;
 pub mod filtered;
 pub mod history;
 pub mod model;

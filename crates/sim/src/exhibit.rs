@@ -1,20 +1,21 @@
-//! A small database with a file of every kind, and every way of asking it what it holds.
+//! Exhibit: a small database with a file of every kind, and every way of asking it what it holds.
 //!
+//! Why it exists: who damages files, bit by bit or at random, needs few of them and must know what is right.
 //! Rows follow from arithmetic, and so does what must be there at the end; nothing is taken from a run of the engine.
 
+use crate::client::{Client, Read};
+use crate::filtered::{self, Question};
+use crate::table::{INDEXES, PlayRow, PlayTable, TAG_INDEX};
+use crate::world::geometry;
 use pbxt::{Database, Options, Progress, Seek};
 use pbxt_base::{Error as StorageError, Lsn, RowId};
 use pbxt_io::Disk;
-use pbxt_sim::client::{Client, Read};
-use pbxt_sim::filtered::{self, Question};
-use pbxt_sim::table::{INDEXES, PlayRow, PlayTable, TAG_INDEX};
-use pbxt_sim::world::geometry;
 use pbxt_testkit::SimDisk;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The row of the last commit of a database that was killed.
-pub(crate) const LAST: u32 = 999;
+pub const LAST: u32 = 999;
 /// The transaction that is left prepared.
 const XID: &[u8] = b"promised";
 
@@ -23,11 +24,11 @@ const FIRST_MANIFEST: &str = "pbxt.manifest.b";
 const BEHIND_ALL_RECORDS: u64 = 3000;
 
 /// Tables by name, rows by their primary key.
-pub(crate) type Tables = BTreeMap<&'static str, BTreeMap<u32, PlayRow>>;
+pub type Tables = BTreeMap<&'static str, BTreeMap<u32, PlayRow>>;
 
 /// How the database ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
     /// In an orderly way.
     Closed,
     /// The process dies behind the commit of row `LAST`.
@@ -35,22 +36,25 @@ pub(crate) enum End {
 }
 
 /// See the module.
-pub(crate) struct Exhibit {
-    pub(crate) disk: SimDisk,
+pub struct Exhibit {
+    /// All its files.
+    pub disk: SimDisk,
     /// What must be there.
-    pub(crate) tables: Tables,
+    pub tables: Tables,
     /// Behind this the log has the last commit of a database that was killed, and nothing else.
-    pub(crate) last_commit: Lsn,
+    pub last_commit: Lsn,
 }
 
 /// What one way of asking gave.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub enum Answer {
+    /// What must be there.
     Right,
     /// An error that names a file.
     Detected(String),
     /// The same, found by the check of a table.
     Checked(String),
+    /// Anything else, in words.
     Wrong(String),
 }
 
@@ -65,7 +69,7 @@ fn options() -> Options {
 }
 
 /// Opens it as any user would.
-pub(crate) fn open(disk: &SimDisk) -> pbxt::Result<Arc<Database>> {
+pub fn open(disk: &SimDisk) -> pbxt::Result<Arc<Database>> {
     Database::open(Arc::new(disk.clone()), &options())
 }
 
@@ -162,7 +166,7 @@ impl Author {
 
 impl Exhibit {
     /// Two checkpoints with rows in runs, changes and deletions above them, and a tail of log behind them.
-    pub(crate) fn new(end: End) -> Self {
+    pub fn new(end: End) -> Self {
         let disk = SimDisk::new();
         let making = Options {
             create: true,
@@ -188,6 +192,29 @@ impl Exhibit {
         author.roll_back("young", 10);
         Self::promise(&author);
         author.end(end, &disk)
+    }
+
+    /// Every file with what it is.
+    pub fn kinds(&self) -> Vec<(&'static str, String)> {
+        let db = open(&self.disk.kill()).expect("the exhibit opens");
+        let checkpoint = db.store().checkpoint().expect("a checkpoint");
+        let image = format!("meta-{:08x}.seg", checkpoint.image.raw());
+        let generation = |name: &str| {
+            let bytes = self.disk.content(name).expect("a manifest");
+            u64::from_le_bytes(bytes[32..40].try_into().expect("8 bytes"))
+        };
+        let kind = |name: &str| match name.split(['-', '.']).next() {
+            _ if name == image => "image, with the catalog",
+            // Odd generations are in b, even ones in a.
+            Some("pbxt") if generation(name) == 1 => "manifest, superseded",
+            Some("pbxt") => "manifest",
+            Some("hot") => "log",
+            Some("blob") => "large values",
+            Some("cold") => "row pieces",
+            _ => "index runs",
+        };
+        let names = self.disk.list().expect("a listing").into_iter();
+        names.map(|name| (kind(&name), name)).collect()
     }
 
     /// A prepared transaction without a connection.
@@ -239,7 +266,7 @@ impl Author {
 }
 
 /// All ways of asking an open database; each answers for itself.
-pub(crate) fn ask(db: &Arc<Database>, expected: &Tables) -> Vec<Answer> {
+pub fn ask(db: &Arc<Database>, expected: &Tables) -> Vec<Answer> {
     let names = db.catalog.names("");
     let wanted: Vec<&str> = expected.keys().copied().collect();
     let mut answers = vec![
@@ -355,7 +382,7 @@ fn judge<T>(what: &str, result: pbxt::Result<T>, look: impl FnOnce(T) -> Answer)
 }
 
 /// An error says where the damage is, or it is as bad as a wrong answer.
-pub(crate) fn refusal(what: &str, error: &pbxt::Error) -> Answer {
+pub fn refusal(what: &str, error: &pbxt::Error) -> Answer {
     let text = error.to_string();
     let says_damage = matches!(
         error,
@@ -378,9 +405,4 @@ fn named(what: &str, text: &str) -> Answer {
     } else {
         Answer::Wrong(format!("{what}: an error that names no file: {text}"))
     }
-}
-
-/// Names of the files that the exhibit consists of.
-pub(crate) fn files(disk: &SimDisk) -> Vec<String> {
-    disk.list().expect("a listing")
 }

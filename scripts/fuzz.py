@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Feeds every decoder with bytes that a fuzzer makes, and shows how much of the code they reach.
+
+Why it exists: a test tries the damage that somebody thought of. A fuzzer keeps whatever input takes a branch that no other one took, and
+goes on from there; after a minute it is where nobody thought of going.
+
+  scripts/fuzz.py                              every target for a minute, as many at a time as there are processors
+  scripts/fuzz.py --seconds 3600 row-block     one of them for an hour
+  scripts/fuzz.py --list                       the targets, and what each reads
+  scripts/fuzz.py --read database INPUT        the same input once more, with the stack of where it ends
+
+Inputs that reached something new are kept in build/fuzz/corpus/TARGET and are where the next run begins. An input that made a target
+panic, hang (over 25 seconds) or ask for more than 1 GiB is left in build/fuzz/found/TARGET: mend the decoder, and put the input into
+crates/fuzz/found/TARGET, where `make test` reads it for ever. Targets are compiled with AddressSanitizer and with overflow checks by the
+nightly compiler, which is installed if it is not there.
+
+Exit status 1 if something was found.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from common import BUILD, ROOT, Problem, guarded, output_of
+
+PLACE = BUILD / "fuzz"
+HOST = "x86_64-unknown-linux-gnu"
+# What cargo-fuzz passes: every edge counted, comparisons traced, so that the fuzzer learns what a byte is compared with.
+FLAGS = (
+    "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
+    " -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address -Ccodegen-units=4"
+    " -Cdebug-assertions=on -Coverflow-checks=on"
+)
+INPUT_BYTES_MAX = 1 << 17
+DONE = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
+COVERED = re.compile(r"cov: (\d+) ft: (\d+)")
+ALL_EDGES = re.compile(r"\((\d+) inline 8-bit counters\)")
+PANIC = re.compile(r"panicked at (.*)")
+
+
+def nightly():
+    """Installs the compiler that knows sanitizers, if it is not there."""
+    if subprocess.run(["rustup", "run", "nightly", "rustc", "--version"], capture_output=True, check=False).returncode == 0:
+        return
+    if subprocess.run(["rustup", "toolchain", "install", "nightly", "--profile", "minimal"], check=False).returncode != 0:
+        raise Problem("the nightly compiler could not be installed: see the messages of rustup above.")
+
+
+def build():
+    """The program; it reads the name of its target from the environment."""
+    nightly()
+    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "fuzz"
+    command = ["cargo", "+nightly", "build", "--release", "--quiet", "--package", "pbxt-fuzz", "--target", HOST]
+    settings = {"RUSTFLAGS": FLAGS, "CARGO_TARGET_DIR": str(folder), "CARGO_PROFILE_RELEASE_LTO": "off"}
+    if subprocess.run(command, cwd=ROOT, env={**os.environ, **settings}, check=False).returncode != 0:
+        raise Problem("pbxt-fuzz could not be built: see the compiler's messages above.")
+    return folder / HOST / "release" / "pbxt-fuzz"
+
+
+def targets():
+    """What each target reads, by its name, in order."""
+    lines = output_of(["cargo", "run", "--quiet", "--package", "pbxt-fuzz", "--", "list"]).splitlines()
+    return dict(line.split("\t") for line in lines)
+
+
+def environment(target, **more):
+    """For the program, with one target."""
+    return {**os.environ, "PBXT_FUZZ_TARGET": target, "RUST_BACKTRACE": "1", "ASAN_OPTIONS": "detect_leaks=0", **more}
+
+
+def plant(program, target):
+    """Writes the seeds of a target into its corpus; its folders are there then."""
+    corpus, found = PLACE / "corpus" / target, PLACE / "found" / target
+    for folder in (corpus, found):
+        folder.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run([program], env=environment(target, PBXT_FUZZ_SEEDS=str(corpus)), check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Problem(f"the seeds of {target} could not be written to {corpus}: {done.stderr.strip()[-500:]}")
+    return corpus, found
+
+
+def fuzz(program, target, seconds):
+    """Runs a target; a line of figures, and a sentence for each input that was found."""
+    corpus, found = plant(program, target)
+    known = set(found.iterdir())
+    command = [
+        program, f"-max_total_time={seconds}", f"-artifact_prefix={found}/", f"-max_len={INPUT_BYTES_MAX}", "-timeout=25",
+        "-rss_limit_mb=3000", "-malloc_limit_mb=1024", "-print_final_stats=1", corpus,
+    ]  # fmt: skip
+    log = PLACE / f"{target}.log"
+    with log.open("wb") as out:
+        code = subprocess.run(command, env=environment(target), stdout=out, stderr=subprocess.STDOUT, check=False).returncode
+    text = log.read_text(errors="replace")
+    executed, covered, edges = DONE.search(text), COVERED.findall(text), ALL_EDGES.search(text)
+    figures = {
+        "inputs": int(executed[1]) if executed else 0,
+        "edges": int(covered[-1][0]) if covered else 0,
+        "features": int(covered[-1][1]) if covered else 0,
+        "of": int(edges[1]) if edges else 0,
+        "corpus": len(list(corpus.iterdir())),
+    }
+    new = sorted(set(found.iterdir()) - known)
+    panics = PANIC.findall(text)
+    sentences = [f"{target}: {path} ({panics[-1] if panics else f'see {log}'})" for path in new]
+    if code != 0 and not new:
+        sentences.append(f"{target}: ended with {code} and left no input, see {log}")
+    return figures, sentences
+
+
+def run(names, seconds, jobs):
+    """All targets; True if nothing was found."""
+    program = build()
+    print(f"{'target':14} {'inputs':>12} {'a second':>9} {'edges':>7} {'features':>9} {'corpus':>7}", flush=True)
+    complaints = []
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = {name: pool.submit(fuzz, program, name, seconds) for name in names}
+        for name, done in runs.items():
+            figures, sentences = done.result()
+            rate = figures["inputs"] / seconds
+            print(
+                f"{name:14} {figures['inputs']:12,} {rate:9,.0f} {figures['edges']:7,} {figures['features']:9,} {figures['corpus']:7,}", flush=True
+            )
+            complaints += sentences
+    for sentence in complaints:
+        print(f"FOUND {sentence}")
+    print(f"{len(names)} targets, {seconds} s each, {len(complaints)} found")
+    return not complaints
+
+
+def read(target, inputs):
+    """Reads inputs in the build for fuzzing."""
+    program = build()
+    return subprocess.run([program, *inputs], env=environment(target), check=False).returncode == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="TARGET", help="targets (default: all)")
+    parser.add_argument("--seconds", type=int, default=60, help="time of each target (default %(default)s)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="targets at a time (default: one a processor)")
+    parser.add_argument("--list", action="store_true", help="show the targets and end")
+    parser.add_argument("--read", metavar="TARGET", help="read the inputs named instead of making some")
+    arguments = parser.parse_args()
+    known = targets()
+    if arguments.list:
+        print("\n".join(f"{name:14} {what}" for name, what in known.items()))
+        return 0
+    wanted = [arguments.read] if arguments.read else arguments.names
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise Problem(f"no target is called {unknown[0]}; there are: {', '.join(known)}.")
+    if arguments.read:
+        return 0 if read(arguments.read, arguments.names) else 1
+    return 0 if run(arguments.names or list(known), arguments.seconds, arguments.jobs) else 1
+
+
+if __name__ == "__main__":
+    guarded(main)
