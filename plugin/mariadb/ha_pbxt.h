@@ -184,7 +184,10 @@ class ha_pbxt final : public handler {
   static int judge_entry(void* self, uint8_t* record, uint64_t row_id);
   int set_end_of_range(const key_range* end);
   int alter(TABLE* altered, Alter_inplace_info* info);
-  int build_indexes(TABLE* altered, Alter_inplace_info* info);
+  /* pbxt_index_build_run or pbxt_index_build_catch_up. */
+  using BuildStep = pbxt_status(pbxt_index_build*, void (*)(void*, uint64_t, uint64_t), void*);
+  int begin_build(TABLE* altered, Alter_inplace_info* info);
+  int build_indexes(TABLE* altered, pbxt_index_build* build, BuildStep* step);
   int report_duplicate(TABLE* altered, pbxt_index_build* build);
   int key_duplicated();
   int taken_by(uint64_t row_id);

@@ -3,7 +3,7 @@
  *
  * The engine reads rows that are there with the columns of now, so an ALTER of columns, or one that only
  * takes indexes away, is one record of its catalog (docs/alter.md). Indexes that come are built over the rows
- * that are there, while the server keeps writers away and lets readers go on. The engine is asked first: what
+ * that are there, while readers and writers go on. The engine is asked first: what
  * it refuses, and what would change values, goes the server's way of copying, whose rows are one ordinary
  * transaction that the server commits at the end of the copy.
  */
@@ -34,7 +34,7 @@ constexpr ulong kInstantOptions = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT |
                                   HA_CREATE_USED_STATS_PERSISTENT | HA_CREATE_USED_STATS_AUTO_RECALC |
                                   HA_CREATE_USED_STATS_SAMPLE_PAGES;
 
-constexpr const char* kBuilds = "PBXT has to build an index: use ALGORITHM=NOCOPY, LOCK=SHARED";
+constexpr const char* kBuilds = "PBXT has to build an index: use ALGORITHM=NOCOPY";
 
 /* Names the table of one handler: a partitioned table has several, which are altered together. */
 class AlterContext final : public inplace_alter_handler_ctx {
@@ -114,7 +114,7 @@ enum_alter_inplace_result ha_pbxt::check_if_supported_inplace_alter(TABLE* alter
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
   info->unsupported_reason = kBuilds;
-  return HA_ALTER_INPLACE_NOCOPY_LOCK;
+  return HA_ALTER_INPLACE_NOCOPY_NO_LOCK;
 }
 
 /* Asked by EXCHANGE PARTITION: may the two tables take each other's place? Each keeps the versions of its own
@@ -129,6 +129,8 @@ bool ha_pbxt::check_if_incompatible_data(HA_CREATE_INFO* create_info, uint chang
   return same_mode ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
 }
 
+/* Nobody else uses the table here, and it is not the place to wait: transactions of other tables may have
+ * rows of it by their foreign keys. */
 bool ha_pbxt::prepare_inplace_alter_table(TABLE*, Alter_inplace_info* info) {
   info->handler_ctx = new AlterContext(name_);
   return false;
@@ -149,8 +151,8 @@ int ha_pbxt::report_duplicate(TABLE* altered, pbxt_index_build* build) {
   return HA_ERR_FOUND_DUPP_KEY;
 }
 
-/* Builds the indexes that are added, one handler after the other. */
-int ha_pbxt::build_indexes(TABLE* altered, Alter_inplace_info* info) {
+/* Takes note of what is there and of what is changed from now on, if indexes are added. */
+int ha_pbxt::begin_build(TABLE* altered, Alter_inplace_info* info) {
   THD* thd = ha_thd();
   Alteration alteration;
   if (alteration.find(table, altered, info)) return HA_ERR_TABLE_DEF_CHANGED;
@@ -162,16 +164,23 @@ int ha_pbxt::build_indexes(TABLE* altered, Alter_inplace_info* info) {
   AlterContext* context = context_of(info->handler_ctx);
   pbxt_status status =
       pbxt_index_build_open(db, Session::core_of(thd), &definition.def, &alteration.change, &context->build);
-  if (status != PBXT_OK) return to_build_error(status, thd);
+  return to_build_error(status, thd);
+}
+
+/* Builds the indexes that are added, one handler after the other, or adds what was changed since. */
+int ha_pbxt::build_indexes(TABLE* altered, pbxt_index_build* build, BuildStep* step) {
+  if (!build) return 0;
+  THD* thd = ha_thd();
   thd_progress_init(thd, 1);
-  status = pbxt_index_build_run(context->build, report_build, thd);
+  pbxt_status status = step(build, report_build, thd);
   thd_progress_end(thd);
-  if (status == PBXT_DUPLICATE_KEY) return report_duplicate(altered, context->build);
+  if (status == PBXT_DUPLICATE_KEY) return report_duplicate(altered, build);
   return to_build_error(status, thd);
 }
 
 bool ha_pbxt::inplace_alter_table(TABLE* altered, Alter_inplace_info* info) {
-  int error = build_indexes(altered, info);
+  int error = begin_build(altered, info);
+  if (!error) error = build_indexes(altered, context_of(info->handler_ctx)->build, pbxt_index_build_run);
   if (error && !ha_thd()->is_error()) print_error(error, MYF(0));
   return error != 0;
 }
@@ -191,8 +200,12 @@ int ha_pbxt::alter(TABLE* altered, Alter_inplace_info* info) {
   std::vector<pbxt_text> names;
   std::vector<pbxt_index_build*> builds;
   inplace_alter_handler_ctx* alone[] = {info->handler_ctx, nullptr};
-  for (inplace_alter_handler_ctx** each = info->group_commit_ctx ? info->group_commit_ctx : alone; *each;
-       each++) {
+  inplace_alter_handler_ctx** contexts = info->group_commit_ctx ? info->group_commit_ctx : alone;
+  /* Nobody changes the table any more; whose key is one too many can still be told. */
+  for (inplace_alter_handler_ctx** each = contexts; *each; each++) {
+    if (int error = build_indexes(altered, context_of(*each)->build, pbxt_index_build_catch_up)) return error;
+  }
+  for (inplace_alter_handler_ctx** each = contexts; *each; each++) {
     AlterContext* context = context_of(*each);
     names.push_back({context->name.data(), context->name.size()});
     builds.push_back(context->release());

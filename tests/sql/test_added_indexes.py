@@ -1,4 +1,4 @@
-"""ALTER TABLE that builds an index in place: the table is that of InnoDB, readers go on, and what fails leaves nothing (docs/alter.md, AL17 to AL26)."""
+"""ALTER TABLE that builds an index in place: the table is that of InnoDB, readers go on, and what fails leaves nothing (docs/alter.md, AL17 to AL31)."""
 
 import time
 
@@ -67,9 +67,10 @@ def test_a_primary_key_is_made_by_a_copy(twin):
     healthy(twin.under_test)
 
 
-def test_an_index_is_not_built_beside_writers(db):
+def test_an_index_is_built_with_any_lock_and_never_at_once(db):
     prepare(db, 100)
-    assert "build an index" in db.fails("ALTER TABLE t ADD KEY x (d), LOCK=NONE", 1846)
+    for number, lock in enumerate(("NONE", "SHARED", "EXCLUSIVE", "DEFAULT")):
+        assert db.affected(f"ALTER TABLE t ADD KEY x{number} (d), ALGORITHM=NOCOPY, LOCK={lock}") == 0
     assert "build an index" in db.fails("ALTER TABLE t ADD KEY x (d), ALGORITHM=INSTANT", 1846)
     assert "IGNORE" in db.fails("ALTER IGNORE TABLE t ADD UNIQUE x (v), ALGORITHM=INPLACE", 1846)
     db.ok("ALTER IGNORE TABLE t ADD UNIQUE x (v)")
@@ -176,7 +177,7 @@ def test_readers_go_on_while_an_index_is_built(db):
     healthy(db, "p")
 
 
-def test_writers_wait_while_an_index_is_built(db):
+def test_writers_wait_for_the_moment_at_which_a_build_begins(db):
     child, build, _ = family(db)
     writer = db.session().later("UPDATE p SET a = 77 WHERE n = 9")
     assert writer.waits()
@@ -185,6 +186,55 @@ def test_writers_wait_while_an_index_is_built(db):
     assert writer.result().affected == 1
     assert db.rows("SELECT n FROM p FORCE INDEX (x) WHERE a = 77") == [(9,)]
     healthy(db, "p")
+
+
+def test_writers_go_on_while_an_index_is_built(db):
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, a INT NOT NULL, w VARCHAR(60)) ENGINE={engine}")
+    db.ok("INSERT INTO t SELECT seq, seq, CONCAT(SHA1(seq), seq) FROM seq_1_to_600000")
+    builder, writer, late = db.session(), db.session(), db.session()
+    number = builder.thread_id()
+    build = builder.later("ALTER TABLE t ADD UNIQUE x (a), ADD KEY y (w), ALGORITHM=NOCOPY, LOCK=NONE")
+    wait_for(lambda: not build.is_alive() or float(db.rows(PROGRESS.format(number))[0][2]) > 0, 60, "progress")
+    done, changed = 0, 0
+    while build.is_alive() and done < 40:
+        row = 1 + done * 14_983
+        writer.ok(f"UPDATE t SET a = -a, w = CONCAT('other ', n) WHERE n BETWEEN {row} AND {row + 9}")
+        writer.ok(f"DELETE FROM t WHERE n = {row + 20}")
+        writer.ok(f"INSERT INTO t SELECT 1000000 + seq, 1000000 + seq, 'new' FROM seq_{done * 500 + 1}_to_{done * 500 + 500}")
+        writer.ok("BEGIN")
+        writer.ok("UPDATE t SET a = a + 5000000 WHERE n % 1000 = 7")
+        writer.ok("ROLLBACK")
+        changed += 10
+        done += build.is_alive()
+    late.ok("BEGIN")
+    late.ok("INSERT INTO t VALUES (-1, -9999999, 'late')")
+    late.ok("COMMIT")
+    assert build.result(120).error is None
+    assert done > 0, "no statement was over before the build was"
+    for index, all_of_them in (("x", "a > -99999999"), ("y", "w > ''")):
+        by_index = db.rows(f"SELECT n FROM t FORCE INDEX ({index}) WHERE {all_of_them} ORDER BY n")
+        assert by_index == db.rows("SELECT n FROM t IGNORE INDEX (x, y) ORDER BY n")
+    assert db.value("SELECT COUNT(*) FROM t FORCE INDEX (y) WHERE w LIKE 'other %'") == changed
+    assert db.value("SELECT COUNT(*) FROM t FORCE INDEX (x) WHERE a = -9999999") == 1
+    db.fails("INSERT INTO t VALUES (-2, -9999999, 'again')", 1062)
+    healthy(db)
+
+
+def test_a_duplicate_that_comes_while_an_index_is_built_is_told(db):
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, a INT NOT NULL) ENGINE={engine}")
+    db.ok("INSERT INTO t SELECT seq, seq FROM seq_1_to_600000")
+    before = shown(db)
+    builder, writer = db.session(), db.session()
+    number = builder.thread_id()
+    build = builder.later("ALTER TABLE t ADD UNIQUE x (a), LOCK=NONE")
+    wait_for(lambda: not build.is_alive() or float(db.rows(PROGRESS.format(number))[0][2]) > 0, 60, "progress")
+    assert build.is_alive()
+    writer.ok("INSERT INTO t VALUES (0, 77)")
+    assert build.result(60).error == (1062, "Duplicate entry '77' for key 'x'")
+    assert shown(db) == before
+    writer.ok("DELETE FROM t WHERE n = 0")
+    assert db.affected("ALTER TABLE t ADD UNIQUE x (a), LOCK=NONE") == 0
+    healthy(db)
 
 
 def test_a_kill_ends_the_wait_for_others(db):

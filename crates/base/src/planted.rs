@@ -56,6 +56,8 @@ pub const NAMES: &[&str] = &[
     "savepoint.row_left",
     // An index that is built misses some rows (AL18).
     "build.row_missed",
+    // Some rows that are changed while an index is built are missed (AL29).
+    "build.change_missed",
 ];
 
 /// True if a test planted the fault with this name.

@@ -498,14 +498,19 @@ pbxt_status pbxt_table_check_alter(pbxt_db* db, const pbxt_table_def* def, const
 /* Indexes that a table is to get, built over the rows it has. Files of what is closed without having been
  * given to pbxt_tables_alter are removed. One thread at a time. */
 typedef struct pbxt_index_build pbxt_index_build;
-/* Waits until nobody changes the table, and takes a snapshot. From here on the caller keeps changes of rows
- * out of the table; readers may go on. Definition and alteration have to be those of the ALTER. */
+/* Waits until nobody changes the table, and takes a snapshot. From here on rows may be read and changed.
+ * Definition and alteration have to be those of the ALTER. */
 pbxt_status pbxt_index_build_open(pbxt_db* db, pbxt_session* session, const pbxt_table_def* def,
                                   const pbxt_alteration* change, pbxt_index_build** out);
-/* Builds them. Can be stopped by kill. PBXT_DUPLICATE_KEY: see pbxt_index_build_refused. progress may be
- * NULL. */
+/* Builds them, with most of what is changed meanwhile. Can be stopped by kill. PBXT_DUPLICATE_KEY: see
+ * pbxt_index_build_refused. progress may be NULL. */
 pbxt_status pbxt_index_build_run(pbxt_index_build* build,
                                  void (*progress)(void* ctx, uint64_t done, uint64_t total), void* ctx);
+/* Adds what was changed since, as far as the transactions that did it are over. pbxt_tables_alter does so,
+ * too; before it, while nobody can change the table any more, a row that is one too many can still be shown.
+ * Otherwise as pbxt_index_build_run. */
+pbxt_status pbxt_index_build_catch_up(pbxt_index_build* build,
+                                      void (*progress)(void* ctx, uint64_t done, uint64_t total), void* ctx);
 /* After PBXT_DUPLICATE_KEY: fills record, of the new definition, with the row whose key another row has in
  * the index *index; large values in it live until the build is closed. PBXT_NOT_FOUND if there is none. */
 pbxt_status pbxt_index_build_refused(pbxt_index_build* build, uint8_t* record, uint32_t* index);

@@ -109,6 +109,18 @@ pub unsafe extern "C" fn pbxt_index_build_open(
     })
 }
 
+/// A function of the caller that is told of progress, with what it wants to be given.
+type Report = (Option<unsafe extern "C" fn(*mut c_void, u64, u64)>, *mut c_void);
+
+fn advance((progress, ctx): Report) -> impl FnMut(u64, u64) {
+    move |done, total| {
+        if let Some(progress) = progress {
+            // SAFETY: the caller's function.
+            unsafe { progress(ctx, done, total) }
+        }
+    }
+}
+
 /// See the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_index_build_run(
@@ -119,13 +131,22 @@ pub unsafe extern "C" fn pbxt_index_build_run(
     call(|| {
         // SAFETY: a valid handle.
         let build = unsafe { &mut index_build(handle)?.build };
-        let mut advance = |done: u64, total: u64| {
-            if let Some(progress) = progress {
-                // SAFETY: the caller's function.
-                unsafe { progress(ctx, done, total) }
-            }
-        };
-        Ok(build.run(&mut advance)?)
+        Ok(build.run(&mut advance((progress, ctx)))?)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_index_build_catch_up(
+    handle: *mut PbxtIndexBuild,
+    progress: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
+    ctx: *mut c_void,
+) -> Status {
+    call(|| {
+        // SAFETY: a valid handle.
+        let build = unsafe { &mut index_build(handle)?.build };
+        build.catch_up(IndexBuild::PATIENCE, &mut advance((progress, ctx)))?;
+        Ok(())
     })
 }
 

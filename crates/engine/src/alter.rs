@@ -310,6 +310,7 @@ impl Database {
             self.refuse_own_changes(session, &table)?;
             locked.push(self.lock_for_ddl(session, &table)?);
         }
+        builds.iter_mut().try_for_each(IndexBuild::catch_up_last)?;
         let _turn = self.ddl.lock();
         let mut changed: Vec<Redefined> = Vec::new();
         for def in defs {

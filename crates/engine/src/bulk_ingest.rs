@@ -62,6 +62,9 @@ impl Session {
         stop_point!("bulk.after_records");
         self.publish_rows(table, &loaded, logged);
         drop(operation);
+        for piece in &loaded.rows.pieces {
+            table.watchers.note_range(piece.first, piece.last);
+        }
         stop_point!("bulk.after_publish");
         loaded.files.keep();
         let position = self.enter_table(table)?;

@@ -1,11 +1,14 @@
 //! Index build: new indexes over the rows that a table has, made beside its readers, for an ALTER to make them part of it.
 //!
 //! Why it exists: a table that gets an index need not be copied for it; all that is written is the index.
-//! State: opened (a snapshot of which no change is missing) -> run (entries of all rows, sorted, one durable run an index) -> part
-//! of the table by `alter_tables_with`; dropped at any time, with its files.
-//! Rules: AL17 to AL25 (docs/alter.md). L2, L4, B6, D18.
+//! State: opened (a snapshot of which no change is missing) -> run (entries of all rows, sorted, one durable run an index) -> as often as
+//! may be caught up with writers (index_catch_up) -> part of the table by `alter_tables_with`; dropped at any time, with its files.
+//! Rules: AL17 to AL31 (docs/alter.md). L2, L4, B6, D18.
 //! Latches and I/O: none held between the snapshot and the ALTER; reads rows, writes piece files.
 //! After a crash: without the ALTER's END nothing names the files; they are removed at open.
+
+#[path = "index_catch_up.rs"]
+mod catch_up;
 
 use crate::alter::Alteration;
 use crate::bulk::{Share, duplicate, least_chunk};
@@ -22,8 +25,10 @@ use crate::host::StoredRecords;
 use crate::index_keys::RowKeys;
 use crate::session::{Isolation, Session, SessionConfig};
 use crate::table::Table;
+use crate::touched::Watch;
+use catch_up::{ROUNDS_MAX, ROWS_LEFT};
 use pbxt_base::{CommitTs, IndexId, Lsn, RowId, TxnId, planted, stop_point};
-use pbxt_index::{IndexParts, Run, Tree};
+use pbxt_index::Run;
 use pbxt_segment::SegmentClass;
 use pbxt_txlog::{IngestPiece, IngestRecord, Space};
 use std::sync::Arc;
@@ -39,12 +44,18 @@ pub struct IndexBuild {
     next: Arc<Table>,
     /// Positions of the new indexes.
     numbers: Vec<usize>,
-    /// `Table::entered` at the snapshot (rule AL17).
-    entered: u64,
-    /// Has the snapshot.
+    /// Rows written since the snapshot (rule AL28).
+    watch: Watch,
+    /// Has the snapshot that the indexes stand at.
     reader: Session,
     answers_from: CommitTs,
+    /// The cut of gone rows when the first snapshot was taken (rule X36).
+    cut: u64,
+    /// What the first snapshot saw, a run for each index.
     runs: Vec<Arc<Run>>,
+    /// What changed since, for each index, the oldest first.
+    changes: Vec<Vec<Arc<Run>>>,
+    rounds: u64,
     /// Records of the log that name them.
     named_at: Vec<Lsn>,
     files: LoadFiles,
@@ -115,7 +126,8 @@ impl Database {
         let locked = self.lock_for_ddl(session, &table)?;
         let next = change.applied(&table.def(), def, &|_, _| Ok(self.catalog.next_index_id()))?;
         let added = change.indexes.iter().enumerate();
-        let numbers = added.filter(|(_, origin)| origin.is_none());
+        let added = added.filter(|(_, origin)| origin.is_none());
+        let numbers: Vec<usize> = added.map(|(number, _)| number).collect();
         let mut reader = match session {
             Some(session) => session.for_ddl(),
             None => Session::open(self, 0, 0),
@@ -127,9 +139,12 @@ impl Database {
         });
         let build = IndexBuild {
             db: Arc::clone(self),
-            numbers: numbers.map(|(number, _)| number).collect(),
-            entered: table.entered(),
+            watch: Watch::begin(&table),
             answers_from: reader.snapshot(),
+            cut: table.sweep.cut(),
+            changes: vec![Vec::new(); numbers.len()],
+            rounds: 0,
+            numbers,
             next: Arc::new(table.altered(next, None)),
             table,
             reader,
@@ -170,8 +185,12 @@ impl IndexBuild {
         let last = self.collect(&mut sorter, room, &mut pulse)?;
         self.build_runs(&sorter, &last, &mut pulse)?;
         stop_point!("build.after_files");
-        // Its snapshot has done what it was for.
-        self.reader.rollback()
+        while self.rounds < ROUNDS_MAX && self.watch.rows().count() > ROWS_LEFT {
+            if !self.catch_up(Self::PATIENCE, progress)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Makes the keys of all rows and spills them; what is left is the last chunk.
@@ -229,14 +248,21 @@ impl IndexBuild {
             }
             self.runs.push(run);
         }
-        let pieces = self.runs.iter().flat_map(|run| &run.pieces);
+        self.held = Some(held);
+        self.hold_files();
+        Ok(())
+    }
+
+    /// Rule B6: the files of all runs.
+    fn hold_files(&self) {
+        let Some(held) = &self.held else { return };
+        let runs = self.runs.iter().chain(self.changes.iter().flatten());
+        let pieces = runs.flat_map(|run| &run.pieces);
         held.narrow_to(
             pieces
                 .map(|piece| (SegmentClass::Meta, piece.reference().0))
                 .collect(),
         );
-        self.held = Some(held);
-        Ok(())
     }
 
     /// After `DuplicateKey`: fills a record of the host's new definition with the row that is one too many; the position of the
@@ -265,19 +291,13 @@ impl IndexBuild {
         &self.next
     }
 
-    /// Refuses what was built if the table has changed since; the caller holds it exclusively (rule AL17).
+    /// Refuses what was built for a table that has another definition by now.
     pub(crate) fn check_still_true(&self, table: &Arc<Table>) -> Result<()> {
         if !Arc::ptr_eq(&self.table, table) {
             return Err(self.table.superseded_error());
         }
         if self.runs.len() != self.numbers.len() {
             return Err(Error::Invalid("an index build was begun and not run".into()));
-        }
-        if self.entered != table.entered() {
-            return Err(Error::DefinitionChanged {
-                table: table.name().to_string(),
-                why: "its rows were changed while an index was built: try it again".into(),
-            });
         }
         Ok(())
     }
@@ -293,38 +313,47 @@ impl IndexBuild {
         built.ok_or_else(|| format!("index '{}' is to be built, and another one was", index.name))
     }
 
-    /// Appends the records that name the runs (rule AL21).
+    /// Appends the records that name the runs (rules AL21, AL31).
     pub(crate) fn log(&mut self, txn: TxnId, space: Space) -> Result<()> {
-        for (&number, run) in self.numbers.iter().zip(&self.runs) {
-            let pieces = run.pieces.iter();
-            let pieces: Vec<IngestPiece> = pieces
-                .map(|piece| piece_of(SegmentClass::Meta, piece.reference()))
-                .collect();
-            let mut parts: Vec<&[IngestPiece]> = pieces.chunks(pieces_of_a_record(&self.db)).collect();
-            if parts.is_empty() {
-                // Rule AL22: events of before count for an index without entries as little.
-                parts.push(&[]);
-            }
-            let mut named_at = Lsn::new(0);
-            for pieces in parts {
-                let record = IngestRecord {
-                    first: false,
-                    txn,
-                    table: self.table.id,
-                    index: self.next.indexes[number].def.id,
-                    pieces,
-                    first_row: 0,
-                    last_row: 0,
-                    rows: run.entries(),
-                };
-                let mut reservation = self.db.log.reserve(record.encoded_len(), space)?;
-                record.encode_into(reservation.bytes_mut());
-                named_at = reservation.lsn();
-                reservation.publish();
+        for (at, run) in self.runs.iter().enumerate() {
+            let mut named_at = self.log_run(at, 0, run, txn, space)?;
+            for (number, run) in self.changes[at].iter().enumerate() {
+                named_at = self.log_run(at, number as u64 + 1, run, txn, space)?;
             }
             self.named_at.push(named_at);
         }
         Ok(())
+    }
+
+    /// The records of a run; LSN of the last one. The first run of an index has one even without a piece (rule AL22: events of before
+    /// count for such an index as little).
+    fn log_run(&self, at: usize, number: u64, run: &Run, txn: TxnId, space: Space) -> Result<Lsn> {
+        let pieces = run.pieces.iter();
+        let pieces: Vec<IngestPiece> = pieces
+            .map(|piece| piece_of(SegmentClass::Meta, piece.reference()))
+            .collect();
+        let mut parts: Vec<&[IngestPiece]> = pieces.chunks(pieces_of_a_record(&self.db)).collect();
+        if parts.is_empty() {
+            parts.push(&[]);
+        }
+        let mut named_at = Lsn::new(0);
+        for pieces in parts {
+            let record = IngestRecord {
+                first: false,
+                txn,
+                table: self.table.id,
+                index: self.next.indexes[self.numbers[at]].def.id,
+                pieces,
+                first_row: number,
+                last_row: 0,
+                rows: run.entries(),
+            };
+            let mut reservation = self.db.log.reserve(record.encoded_len(), space)?;
+            record.encode_into(reservation.bytes_mut());
+            named_at = reservation.lsn();
+            reservation.publish();
+        }
+        Ok(named_at)
     }
 
     /// The files stay: an END that names them is about to be logged. If it is not, a checkpoint finds that nothing else does.
@@ -335,19 +364,13 @@ impl IndexBuild {
     /// Gives the new indexes their entries; nobody else has these indexes yet.
     pub(crate) fn install(&self) {
         let _shaping = self.table.shaping.lock();
-        // Rule X36: the rows that were read are none that was gone.
-        let cut = self.table.sweep.cut();
-        let runs = self.runs.iter().zip(&self.named_at);
-        for (&number, (run, &named_at)) in self.numbers.iter().zip(runs) {
-            for piece in &run.pieces {
-                piece.swept().set(cut);
+        for (at, (&number, &named_at)) in self.numbers.iter().zip(&self.named_at).enumerate() {
+            let parts = self.parts_of(at);
+            // Rule X36: the rows that the first snapshot saw are none that was gone then; later ones may have gone since.
+            for piece in parts.runs.iter().flat_map(|run| &run.pieces) {
+                piece.swept().set(self.cut);
             }
-            let active = Tree::new();
-            active.swept().set(cut);
-            let mut parts = IndexParts::of_tree(Arc::new(active));
-            if !run.is_empty() {
-                parts.runs.push(Arc::clone(run));
-            }
+            parts.active.swept().set(self.table.sweep.cut());
             self.next.indexes[number].install_built(parts, self.answers_from, named_at);
         }
     }

@@ -66,11 +66,22 @@ impl RowKeys {
 
     /// Appends the entries of the row of this number, one to each arena.
     pub(crate) fn add(&mut self, row: u32, payload: &[u8], arenas: &mut [KeyArena]) -> Result<()> {
+        self.each(payload, |at, key, claim, unpack| {
+            arenas[at].push(row, key, claim, unpack)
+        })
+    }
+
+    /// Calls `f` for each index, in order, with key, whether no other row may have it, and unpack information.
+    pub(crate) fn each(
+        &mut self,
+        payload: &[u8],
+        mut f: impl FnMut(usize, &[u8], bool, &[u8]),
+    ) -> Result<()> {
         if let Some(records) = &mut self.records {
             records.read(payload)?;
         }
         let (key, unpack) = (&mut self.key, &mut self.unpack);
-        for ((number, maker), arena) in self.makers.iter().zip(arenas) {
+        for (at, (number, maker)) in self.makers.iter().enumerate() {
             key.clear();
             unpack.clear();
             let claim = match (maker, &self.records) {
@@ -91,7 +102,7 @@ impl RowKeys {
                     limit: self.limit,
                 });
             }
-            arena.push(row, key, claim, unpack);
+            f(at, key, claim, unpack);
         }
         Ok(())
     }

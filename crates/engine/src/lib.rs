@@ -166,6 +166,7 @@ mod status;
 mod stored_values;
 mod table;
 mod table_scan;
+mod touched;
 mod unique;
 mod version;
 mod view;

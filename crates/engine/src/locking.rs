@@ -253,7 +253,6 @@ impl Session {
     fn enter_new_table(&mut self, table: &Arc<Table>) -> Result<usize> {
         self.begin_serial_write(table)?;
         self.lock_table(table, LockMode::Intent)?;
-        table.note_entered();
         self.note_serial_write(table);
         let found = self.work.tables.iter().position(|work| work.table.id == table.id);
         let position = found.ok_or_else(|| dropped(table))?;

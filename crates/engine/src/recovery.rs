@@ -64,6 +64,8 @@ pub(crate) struct FoundLoad {
     /// 0: rows.
     pub index: IndexId,
     pub pieces: Vec<IngestPiece>,
+    /// Of a build: number of the run.
+    pub first_row: u64,
     pub last_row: u64,
 }
 
@@ -186,7 +188,7 @@ impl PassA {
         self.note_txn(load.txn());
         let same_run = |last: &&mut FoundLoad| {
             (last.txn, last.table, last.index) == (load.txn(), load.table(), load.index())
-                && last.last_row == load.last_row()
+                && (last.first_row, last.last_row) == (load.first_row(), load.last_row())
         };
         if let Some(last) = self.loads.last_mut().filter(same_run) {
             last.pieces.extend(load.pieces());
@@ -198,6 +200,7 @@ impl PassA {
             table: load.table(),
             index: load.index(),
             pieces: load.pieces().collect(),
+            first_row: load.first_row(),
             last_row: load.last_row(),
         });
     }

@@ -567,7 +567,9 @@ impl Session {
         if self.work.rows_written.is_multiple_of(ROWS_BETWEEN_LOOKS) {
             self.db.pressure();
         }
-        self.work.tables[position].shown.note(row);
+        let work = &mut self.work.tables[position];
+        work.shown.note(row);
+        work.table.watchers.note(row);
     }
 
     /// A row is about to be changed to which others may refer: from here on it can be taken back alone (rule FK13).

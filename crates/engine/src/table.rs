@@ -17,6 +17,7 @@ use crate::gone::GoneRows;
 use crate::gone_sweep::Sweep;
 use crate::references::References;
 use crate::row_shape::{BlockSource, RowBase, Slot};
+use crate::touched::Watchers;
 use crate::version::Found;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -79,8 +80,8 @@ pub struct Generation {
     pub updated: AtomicU64,
     /// Not kept over a restart.
     pub temporary: bool,
-    /// How often a transaction has begun to change it (rule AL17).
-    entered: AtomicU64,
+    /// Who wants to know which rows are written (rule AL28).
+    pub(crate) watchers: Watchers,
     created_ts: CommitTs,
     dropped: AtomicBool,
 }
@@ -126,7 +127,7 @@ impl Table {
             count: RowCount::starting_at(rows),
             autoinc: AutoIncrement::starting_at(next_auto_increment),
             data_bytes: AtomicU64::new(0),
-            entered: AtomicU64::new(0),
+            watchers: Watchers::default(),
             created_ts,
             dropped: AtomicBool::new(false),
         };
@@ -302,17 +303,6 @@ impl Table {
     /// True once the generation was dropped or truncated away.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
-    }
-
-    /// A transaction begins to change it and holds its lock.
-    pub(crate) fn note_entered(&self) {
-        self.entered.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How often that was. Who holds the table exclusively, and finds the number that another such holder found, knows that no row
-    /// has changed between.
-    pub(crate) fn entered(&self) -> u64 {
-        self.entered.load(Ordering::Relaxed)
     }
 
     /// Notes what a commit changed, for estimates.

@@ -1,4 +1,4 @@
-//! Indexes that an ALTER builds over the rows that are there, rule by rule (docs/alter.md, AL17 to AL26).
+//! Indexes that an ALTER builds over the rows that are there, rule by rule (docs/alter.md, AL17 to AL31).
 
 #[path = "common/altered.rs"]
 mod altered;
@@ -6,13 +6,14 @@ mod altered;
 mod shifting;
 
 use altered::Bench;
-use pbxt::{Database, Error, Progress};
+use pbxt::{Database, Error, IndexBuild, Progress, Session};
 use pbxt_io::Disk;
 use pbxt_rows::Order;
-use pbxt_testkit::{SimDisk, Sweep};
+use pbxt_testkit::{Rng, SimDisk, Sweep};
 use shifting::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A column whose values differ from row to row.
 const MORE: u32 = 3;
@@ -223,23 +224,289 @@ fn a_snapshot_taken_during_the_build_may_read() {
     shows(&mut reader, &bench.table, &bench.shape, &bench.rows);
 }
 
+/// A build that was run and is not yet part of its table, and what the ALTER makes of the table.
+struct Underway {
+    build: IndexBuild,
+    next: Shape,
+}
+
+impl Bench {
+    fn begin(&self, label: u32, unique: bool) -> Underway {
+        let next = with_index(&self.shape, label, unique);
+        let mut builds = build(&self.db, None, &self.shape, &next).expect("built");
+        Underway {
+            build: builds.remove(0),
+            next,
+        }
+    }
+
+    fn finish(&mut self, underway: Underway) -> Result<(), Error> {
+        let Underway { build, next } = underway;
+        let change = next.since(&self.shape);
+        let defs = vec![next.definition("t")];
+        self.db
+            .alter_tables_with(None, defs, &change, true, vec![build])?;
+        self.shape = next;
+        self.table = find(&self.db);
+        Ok(())
+    }
+
+    /// Other values, new rows and rows that go, some of them twice, some taken back.
+    fn work(&mut self, round: u64) {
+        let first = 10_000 * round as u32;
+        self.change(3, round << 32);
+        self.remove(7);
+        self.fill(first..first + 40);
+        self.change(5, round << 40);
+        let passing = row_of(&self.shape, first + 500, Some(1));
+        insert(&mut self.session, &self.table, &self.shape, &passing).expect("inserted");
+        self.session.rollback().expect("rolled back");
+    }
+}
+
 #[test]
-fn rows_that_change_meanwhile_refuse_the_alter() {
+fn rows_that_change_meanwhile_are_in_the_index() {
+    let mut bench = Bench::new(wide());
+    bench.fill(0..400);
+    bench.settle();
+    bench.fill(400..450);
+    let mut underway = bench.begin(MORE, false);
+    for round in 1..=3 {
+        bench.work(round);
+        bench.settle();
+        assert!(
+            underway
+                .build
+                .catch_up(Duration::ZERO, &mut |_, _| {})
+                .expect("caught up"),
+            "AL29"
+        );
+    }
+    bench.work(4);
+    bench.finish(underway).expect("altered");
+    bench.look();
+    bench.work(5);
+    bench.look();
+    while bench.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    bench.look();
+    bench.settle();
+    bench.reopen();
+    bench.look();
+}
+
+#[test]
+fn changes_of_a_build_survive_a_restart() {
+    for rounds in 0..3 {
+        let mut bench = Bench::new(wide());
+        bench.fill(0..200);
+        let mut underway = bench.begin(MORE, true);
+        for round in 0..rounds {
+            bench.work(round + 1);
+            underway
+                .build
+                .catch_up(Duration::ZERO, &mut |_, _| {})
+                .expect("caught up");
+        }
+        bench.work(9);
+        bench.finish(underway).expect("altered");
+        bench.reopen();
+        bench.look();
+        bench.work(10);
+        bench.settle();
+        bench.reopen();
+        bench.look();
+    }
+}
+
+#[test]
+fn a_round_leaves_what_is_not_over_to_the_next_one() {
     let mut bench = Bench::new(wide());
     bench.fill(0..100);
-    let before = piece_files(&bench.disk);
-    let next = with_index(&bench.shape, MORE, false);
-    let builds = build(&bench.db, None, &bench.shape, &next).expect("built");
-    bench.fill(100..101);
-    let change = next.since(&bench.shape);
-    let defs = vec![next.definition("t")];
-    let refused = bench.db.alter_tables_with(None, defs, &change, true, builds);
-    match refused {
-        Err(Error::DefinitionChanged { why, .. }) => assert!(why.contains("were changed"), "AL17: {why}"),
-        other => panic!("AL17: {other:?}"),
-    }
-    assert_eq!(piece_files(&bench.disk), before, "AL25");
+    let mut underway = bench.begin(MORE, false);
+    let late = row_of(&bench.shape, 5000, Some(1));
+    let at = insert(&mut bench.session, &bench.table, &bench.shape, &late).expect("inserted");
+    let caught_up = underway
+        .build
+        .catch_up(Duration::ZERO, &mut |_, _| {})
+        .expect("no error");
+    assert!(!caught_up, "AL29: its writer is not over");
+    bench.session.commit().expect("committed");
+    bench.rows.insert(at, late);
+    assert!(
+        underway
+            .build
+            .catch_up(Duration::ZERO, &mut |_, _| {})
+            .expect("caught up"),
+        "AL29"
+    );
+    bench.finish(underway).expect("altered");
     bench.look();
+}
+
+#[test]
+fn a_key_that_comes_twice_meanwhile_is_told() {
+    for beside_writers in [true, false] {
+        let mut bench = Bench::new(wide());
+        bench.fill(0..300);
+        let before = piece_files(&bench.disk);
+        let mut underway = bench.begin(MORE, true);
+        let taken = bench.rows.values().next().expect("a row")[&MORE].clone();
+        let mut twin = row_of(&bench.shape, 7000, Some(7000));
+        twin.insert(MORE, taken);
+        let at = insert(&mut bench.session, &bench.table, &bench.shape, &twin).expect("inserted");
+        bench.session.commit().expect("committed");
+        bench.rows.insert(at, twin);
+        let refused = if beside_writers {
+            let refused = underway.build.catch_up(Duration::ZERO, &mut |_, _| {}).map(drop);
+            drop(underway);
+            refused
+        } else {
+            bench.finish(underway)
+        };
+        assert!(
+            matches!(refused, Err(Error::DuplicateKey { index_no: 2, .. })),
+            "AL30: {refused:?}"
+        );
+        assert_eq!(piece_files(&bench.disk), before, "AL25");
+        bench.look();
+    }
+}
+
+#[test]
+fn a_key_that_moves_meanwhile_is_no_duplicate() {
+    let mut bench = Bench::new(wide());
+    bench.fill(0..50);
+    let underway = bench.begin(MORE, true);
+    // Two rows exchange their values, by way of a third one.
+    let ids: Vec<u64> = bench.rows.keys().copied().take(2).collect();
+    let values = ids.iter().map(|id| bench.rows[id][&MORE].clone());
+    let values: Vec<Cell> = values.collect();
+    let passing = Cell::Bytes(u64::MAX.to_le_bytes().to_vec());
+    for (id, value) in [(ids[0], &passing), (ids[1], &values[0]), (ids[0], &values[1])] {
+        let old = bench.rows[&id].clone();
+        let mut new = old.clone();
+        new.insert(MORE, value.clone());
+        update(&mut bench.session, &bench.table, &bench.shape, id, (&old, &new)).expect("updated");
+        bench.session.commit().expect("committed");
+        bench.rows.insert(id, new);
+    }
+    bench.finish(underway).expect("AL30: each key once");
+    bench.look();
+}
+
+/// A writer, with what it has done and not committed: rows by id, none where one goes.
+struct Hand {
+    session: Session,
+    open: BTreeMap<u64, Option<Row>>,
+}
+
+impl Hand {
+    fn new(bench: &Bench, number: usize) -> Self {
+        Self {
+            session: session(&bench.db, number),
+            open: BTreeMap::new(),
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.session.rollback().expect("rolled back");
+        self.open.clear();
+    }
+
+    fn commit(&mut self, rows: &mut Rows) {
+        self.session.commit().expect("committed");
+        for (id, row) in std::mem::take(&mut self.open) {
+            match row {
+                Some(row) => drop(rows.insert(id, row)),
+                None => drop(rows.remove(&id)),
+            }
+        }
+    }
+
+    fn insert(&mut self, bench: &Bench, id: u32) {
+        let row = row_of(&bench.shape, id, Some(id % 5));
+        let at = insert(&mut self.session, &bench.table, &bench.shape, &row).expect("inserted");
+        self.open.insert(at, Some(row));
+    }
+
+    /// Deletes the row, or gives it another value.
+    fn change(&mut self, bench: &Bench, id: u64, value: Option<u64>) {
+        let old = &bench.rows[&id];
+        let new = value.map(|value| {
+            let mut new = old.clone();
+            new.insert(MORE, Cell::Bytes(value.to_le_bytes().to_vec()));
+            new
+        });
+        let done = match &new {
+            Some(new) => update(&mut self.session, &bench.table, &bench.shape, id, (old, new)).map(drop),
+            None => delete(&mut self.session, &bench.table, id),
+        };
+        match done {
+            Ok(()) => drop(self.open.insert(id, new)),
+            // Its snapshot is older than the row.
+            Err(Error::WriteConflict { .. }) => self.give_up(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// One step of one of two writers, of the build or of background work.
+fn step_beside(
+    rng: &mut Rng,
+    bench: &mut Bench,
+    underway: &mut Underway,
+    hands: &mut [Hand; 2],
+    new_id: u32,
+) {
+    let me = rng.below(2) as usize;
+    match rng.below(12) {
+        0 => {
+            let caught_up = underway.build.catch_up(Duration::ZERO, &mut |_, _| {});
+            caught_up.expect("caught up, or somebody is not over");
+        }
+        1 if rng.chance(20) => bench.settle(),
+        2 => hands[me].give_up(),
+        3 | 4 => hands[me].commit(&mut bench.rows),
+        5 | 6 => hands[me].insert(bench, new_id),
+        what => {
+            let ids: Vec<u64> = bench.rows.keys().copied().collect();
+            let id = ids.get(rng.below(ids.len().max(1) as u64) as usize);
+            let value = (what != 7).then(|| rng.next_u64());
+            // A row that nobody has open.
+            let is_free = |id: &&u64| hands.iter().all(|hand| !hand.open.contains_key(*id));
+            if let Some(&id) = id.filter(is_free) {
+                hands[me].change(bench, id, value);
+            }
+        }
+    }
+}
+
+/// Several writers, some of whom are not over when a round is made, and background work.
+#[test]
+fn random_work_beside_builds_is_in_the_index() {
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let mut rng = Rng::new(seed);
+        let mut bench = Bench::new(wide());
+        bench.fill(0..rng.below(150) as u32 + 1);
+        if rng.chance(50) {
+            bench.settle();
+        }
+        let mut underway = bench.begin(MORE, rng.chance(50));
+        let mut hands = [Hand::new(&bench, 2), Hand::new(&bench, 3)];
+        for step in 0..120 {
+            step_beside(&mut rng, &mut bench, &mut underway, &mut hands, 1000 + step);
+        }
+        hands.iter_mut().for_each(Hand::give_up);
+        drop(hands);
+        bench.finish(underway).expect("altered");
+        bench.look();
+        if rng.chance(50) {
+            bench.settle();
+        }
+        bench.reopen();
+        bench.look();
+    }
 }
 
 #[test]

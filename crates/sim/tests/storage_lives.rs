@@ -130,5 +130,6 @@ mod planted {
     #[test]
     fn a_row_that_an_index_build_misses_is_caught() {
         caught("build.row_missed");
+        caught("build.change_missed");
     }
 }

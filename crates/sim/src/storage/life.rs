@@ -11,7 +11,7 @@ use crate::storage::deeds::Deed;
 use crate::storage::model::{Changes, Fault, Faults, Rows, State, View, Xid};
 use crate::storage::shape::Shape;
 use crate::storage::user::{Opened, User};
-use pbxt::{Database, Error, FlushAtCommit, Isolation, Options, Simulation};
+use pbxt::{Database, Error, FlushAtCommit, IndexBuild, Isolation, Options, Simulation};
 use pbxt_base::{Error as StorageError, Lsn, TableId};
 use pbxt_segment::Geometry;
 use pbxt_testkit::{Rng, SimClock, SimDisk};
@@ -114,6 +114,15 @@ pub(super) struct Reader {
     pub tables: BTreeMap<TableId, (Shape, Rows)>,
 }
 
+/// An index that is being built while rows of its table are changed.
+pub(super) struct Building {
+    /// The table.
+    pub name: String,
+    /// What it is going to be.
+    pub next: Shape,
+    pub build: IndexBuild,
+}
+
 /// Sessions that change rows.
 pub(super) const WRITERS: usize = 3;
 /// Steps told when something is wrong.
@@ -127,6 +136,7 @@ pub(super) struct Life {
     pub db: Option<Arc<Database>>,
     pub writers: Vec<Writer>,
     pub readers: Vec<Reader>,
+    pub building: Option<Building>,
     pub state: State,
     history: Vec<State>,
     durable: usize,
@@ -158,6 +168,7 @@ impl Life {
             db: None,
             writers: Vec::new(),
             readers: Vec::new(),
+            building: None,
             state: State::default(),
             history: vec![State::default()],
             durable: 0,
@@ -291,6 +302,7 @@ impl Life {
 
     /// Sessions end: what is prepared stays, all else is rolled back.
     pub(super) fn leave_sessions(&mut self) {
+        self.building = None;
         self.writers.clear();
         self.readers.clear();
     }

@@ -4,13 +4,14 @@
 //! and not otherwise.
 
 use crate::storage::deeds::Deed;
-use crate::storage::life::{Life, Step};
+use crate::storage::life::{Building, Life, Step};
 use crate::storage::model::{Fault, Faults, Rows, State, TableState};
 use crate::storage::rows::Row;
 use crate::storage::shape::{Added, BASE, Index, Parent, Shape};
-use pbxt::{Action, Database, Session};
+use pbxt::{Action, Alteration, Database, IndexBuild, Session};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Tables whose rows refer to those of the one before; they stay.
 const FAMILY: [&str; 3] = ["kin", "kid", "grandkid"];
@@ -112,6 +113,8 @@ impl Life {
             _ => Replaced::Truncated,
         };
         self.note(format!("{me}: {kind:?}: {name}"));
+        // The host would not let it come to this.
+        self.building.take_if(|building| building.name == name);
         let table = self.state.tables.remove(name);
         match kind {
             Replaced::Dropped => {}
@@ -143,24 +146,75 @@ impl Life {
         let Some(table) = self.state.tables.get(name).cloned() else {
             return Ok(());
         };
+        if let Some(building) = self.building.take_if(|building| building.name == name) {
+            if self.rng.chance(50) {
+                return self.catch_up(me, &table, building);
+            }
+            return self.make_alter(me, name, &table, &building.next, Some(building.build));
+        }
         let next = self.next_shape(&table.shape);
         if next == table.shape {
             return Ok(());
         }
-        self.note(format!(
-            "{me}: alter {name} to {:?} {:?}",
-            next.added, next.indexes
-        ));
-        let mut faults = Faults::new();
-        let is_new = |index: &&Index| !table.shape.indexes.contains(index);
-        if next
-            .indexes
-            .iter()
-            .filter(is_new)
-            .any(|index| has_twins(index, &table.rows))
-        {
-            faults.insert(Fault::Duplicate);
+        let adds_indexes = next.since(&table.shape).adds_indexes();
+        if adds_indexes && self.building.is_none() && self.rng.chance(40) {
+            return self.begin_build(me, name, &table, next);
         }
+        self.make_alter(me, name, &table, &next, None)
+    }
+
+    /// Builds an index, which others may then change rows of before the table gets it.
+    fn begin_build(&mut self, me: usize, name: &str, table: &TableState, next: Shape) -> Step {
+        self.note(format!("{me}: build for {name} {:?}", next.indexes));
+        let faults = faults_of(table, &next);
+        let db = Arc::clone(self.db());
+        let session = &self.writers[me].user.session;
+        let built = build(&db, session, name, &next.since(&table.shape), &next);
+        let deed = Deed::Change {
+            faults: &faults,
+            may_wait: self.has_others(me),
+        };
+        if let Some(build) = self.judge("a build", built, deed)? {
+            let name = name.to_owned();
+            self.building = Some(Building { name, next, build });
+        }
+        Ok(())
+    }
+
+    /// Rule SM4: a round of a build, unless somebody is not over.
+    fn catch_up(&mut self, me: usize, table: &TableState, mut building: Building) -> Step {
+        self.note(format!("{me}: catch up with {}", building.name));
+        let faults = faults_of(table, &building.next);
+        let caught_up = building.build.catch_up(Duration::ZERO, &mut |_, _| {});
+        if matches!(caught_up, Ok(false)) {
+            self.building = Some(building);
+            return Ok(());
+        }
+        let deed = Deed::Change {
+            faults: &faults,
+            may_wait: false,
+        };
+        if self.judge("a round of a build", caught_up, deed)?.is_some() {
+            self.building = Some(building);
+        }
+        Ok(())
+    }
+
+    fn make_alter(
+        &mut self,
+        me: usize,
+        name: &str,
+        table: &TableState,
+        next: &Shape,
+        build: Option<IndexBuild>,
+    ) -> Step {
+        self.note(format!(
+            "{me}: alter {name} to {:?} {:?}, built: {}",
+            next.added,
+            next.indexes,
+            build.is_some()
+        ));
+        let faults = faults_of(table, next);
         let db = Arc::clone(self.db());
         let before = self.state.clone();
         let altered = |(id, row): (&u32, &Arc<Row>)| (*id, Arc::new(next.altered(&table.shape, row)));
@@ -170,7 +224,8 @@ impl Life {
         };
         self.state.tables.insert(name.to_owned(), Arc::new(altered));
         self.request();
-        let done = alter(&db, &self.writers[me].user.session, name, &table.shape, &next);
+        let session = &self.writers[me].user.session;
+        let done = alter(&db, session, name, (&table.shape, next), build);
         self.changed_schema(me, before, &faults, done)
     }
 
@@ -218,15 +273,39 @@ fn has_twins(index: &Index, rows: &Rows) -> bool {
     index.unique && values.any(|value| !met.insert(value))
 }
 
-/// Builds what is to be built, and makes the change.
-fn alter(db: &Arc<Database>, session: &Session, name: &str, shape: &Shape, next: &Shape) -> pbxt::Result<()> {
+/// What keeps a table from getting this shape.
+fn faults_of(table: &TableState, next: &Shape) -> Faults {
+    let is_new = |index: &&Index| !table.shape.indexes.contains(index);
+    let mut new = next.indexes.iter().filter(is_new);
+    let has_twins = new.any(|index| has_twins(index, &table.rows));
+    has_twins.then_some(Fault::Duplicate).into_iter().collect()
+}
+
+fn build(
+    db: &Arc<Database>,
+    session: &Session,
+    name: &str,
+    change: &Alteration,
+    next: &Shape,
+) -> pbxt::Result<IndexBuild> {
+    let mut build = db.open_index_build(Some(session), next.definition(name)?, change)?;
+    build.run(&mut |_, _| {})?;
+    Ok(build)
+}
+
+/// Builds what is to be built and is not built yet, and makes the change.
+fn alter(
+    db: &Arc<Database>,
+    session: &Session,
+    name: &str,
+    (shape, next): (&Shape, &Shape),
+    built: Option<IndexBuild>,
+) -> pbxt::Result<()> {
     let change = next.since(shape);
     db.check_alter(next.definition(name)?, &change, true)?;
-    let mut builds = Vec::new();
-    if change.adds_indexes() {
-        let mut build = db.open_index_build(Some(session), next.definition(name)?, &change)?;
-        build.run(&mut |_, _| {})?;
-        builds.push(build);
+    let mut builds: Vec<IndexBuild> = built.into_iter().collect();
+    if change.adds_indexes() && builds.is_empty() {
+        builds.push(build(db, session, name, &change, next)?);
     }
     db.alter_tables_with(Some(session), vec![next.definition(name)?], &change, true, builds)
 }
