@@ -105,6 +105,9 @@ bool flush_logs(handlerton*) {
 
 /* ---- tables by path ---- */
 
+/* Between the name of a partitioned table and that of a part of it. */
+constexpr const char* kPartition = "#P#";
+
 handler* create_handler(handlerton* hton, TABLE_SHARE* share, MEM_ROOT* mem_root) {
   return new (mem_root) ha_pbxt(hton, share);
 }
@@ -129,12 +132,21 @@ void drop_database(handlerton* hton, char* path) {
       sql_print_error("PBXT: could not drop %s: %s", name.c_str(), error_text());
 }
 
-/* Did an ALTER in place win before the crash? Those of this engine change nothing it stores, so either
-   definition fits the table; the old one is kept unless the table was created under the new one. */
+/* Did an ALTER in place win before the crash? The server installs the definition file that has the version
+ * which the engine's catalog names. Of a partitioned table it names the whole; all parts change at once, so
+ * any of them answers. */
 int check_version(handlerton*, const char* path, const LEX_CUSTRING* version, ulonglong) {
+  std::string name = path;
+  if (!pbxt_table_exists(db, name.data(), name.size())) {
+    std::vector<std::string> parts;
+    std::string prefix = name + kPartition;
+    if (pbxt_table_list(db, prefix.data(), prefix.size(), collect_name, &parts) != PBXT_OK || parts.empty())
+      return 1;
+    name = parts.front();
+  }
   uint8_t kept[MY_UUID_SIZE];
   size_t length = sizeof(kept);
-  if (pbxt_table_host_version(db, path, strlen(path), kept, &length) != PBXT_OK) return 1;
+  if (pbxt_table_host_version(db, name.data(), name.size(), kept, &length) != PBXT_OK) return 1;
   return length == version->length && memcmp(kept, version->str, length) == 0 ? 0 : 1;
 }
 

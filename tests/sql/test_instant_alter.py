@@ -1,10 +1,15 @@
 """ALTER TABLE without a copy: what is accepted, what is refused and why, and that every row is as after the same ALTER in InnoDB."""
 
+import itertools
 import random
 import re
+import threading
+import time
 
 import alter_storm
 import pytest
+from cross_engine import kill
+from sql_tools import Session
 
 ROWS = 3000
 ACCEPTED = [
@@ -271,3 +276,31 @@ def test_the_table_is_the_old_or_the_new_one_after_a_kill(own_server, engine, re
     for number in range(1, rounds + 1):
         alter_storm.check_round(storm, number, where)
     assert not storm.nothing_is_left()
+
+
+@pytest.mark.pbxt_only
+def test_a_partitioned_table_is_whole_after_a_kill_in_the_middle_of_an_alter(own_server, engine, request):
+    server = own_server()
+    writer = Session(server, None, engine)
+    writer.ok("CREATE DATABASE altered")
+    writer.ok("USE altered")
+    parts = "PARTITION p0 VALUES LESS THAN (100), PARTITION p1 VALUES LESS THAN MAXVALUE"
+    writer.ok(f"CREATE TABLE p (n INT NOT NULL PRIMARY KEY, a INT, w VARCHAR(9)) ENGINE={engine} PARTITION BY RANGE (n) ({parts})")
+    writer.ok("INSERT INTO p SELECT seq, seq * 7, CONCAT('row ', seq) FROM seq_1_to_200")
+    for _ in range(60 if request.config.getoption("--long") else 12):
+        altering = threading.Thread(target=alter_until_killed, args=[writer])
+        altering.start()
+        time.sleep(random.uniform(0.02, 0.2))
+        kill(server)
+        altering.join()
+        server.start()
+        writer = Session(server, "altered", engine)
+        assert writer.rows("SELECT COUNT(*), SUM(n), SUM(a), COUNT(DISTINCT w) FROM p") == [(200, 20100, 140700, 200)]
+        assert {row[3] for row in writer.rows("CHECK TABLE p EXTENDED")} == {"OK"}
+
+
+def alter_until_killed(session):
+    """One change of columns after the other, none of which copies a row."""
+    for statement in itertools.cycle(["ALTER TABLE p MODIFY a INT FIRST", "ALTER TABLE p MODIFY a INT AFTER w"]):
+        if session.run(statement).error is not None:
+            return
