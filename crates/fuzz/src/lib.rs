@@ -3,8 +3,8 @@
 //! Why it exists: a checksum keeps chance away from a decoder, not malice and not a defect of the encoder; so each decoder
 //! must give a value or an error for any bytes, in bounded memory and time. A fuzzer, led by the branches that an input
 //! takes, finds bytes that no other test thinks of.
-//! Rules: FZ1 to FZ4 of docs/testing.md. Under `cfg(fuzzing)` checksums are all zero (`pbxt_base::checksum`), so that a
-//! change of any byte gets past them.
+//! Rules: FZ1 to FZ4 of docs/testing.md. Under `cfg(fuzzing)` checksums are all one number (`pbxt_base::checksum`), so
+//! that a change of any other byte gets past them.
 //! Format and state: none; corpora are files of bytes, one an input.
 
 mod files;

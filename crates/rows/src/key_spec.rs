@@ -258,8 +258,8 @@ impl KeySpec {
         let unpack = reader.flag()?;
         let count = reader.u8()?;
         let declared = if is_extended { reader.u8()? } else { count };
-        if declared > count {
-            return Err(reader.corrupt("at most as many declared parts as parts", declared as u64));
+        if is_extended && declared >= count {
+            return Err(reader.corrupt("fewer declared parts than parts", declared as u64));
         }
         let parts = (0..count)
             .map(|_| decode_part(&mut reader))
