@@ -56,6 +56,8 @@ pub struct IndexBuild {
     /// What changed since, for each index, the oldest first.
     changes: Vec<Vec<Arc<Run>>>,
     rounds: u64,
+    /// A round was not finished: the rows that were noted for it are forgotten.
+    is_broken: bool,
     /// Records of the log that name them.
     named_at: Vec<Lsn>,
     files: LoadFiles,
@@ -72,6 +74,24 @@ impl std::fmt::Debug for IndexBuild {
             .field("table", &self.table.name())
             .field("indexes", &self.numbers)
             .finish_non_exhaustive()
+    }
+}
+
+/// Tells how much of `total` is done; an error once the session's statement is killed.
+fn pulse_of<'p>(
+    reader: &Session,
+    total: u64,
+    progress: &'p mut dyn FnMut(u64, u64),
+) -> impl FnMut(u64) -> Result<()> + use<'p> {
+    let (db, gate) = (Arc::clone(&reader.db), Arc::clone(reader.gate()));
+    let mut done = 0;
+    move |more| {
+        done += more;
+        progress(done.min(total), total);
+        if db.waits.host_killed(&gate) {
+            return Err(Error::Killed);
+        }
+        Ok(())
     }
 }
 
@@ -144,6 +164,7 @@ impl Database {
             cut: table.sweep.cut(),
             changes: vec![Vec::new(); numbers.len()],
             rounds: 0,
+            is_broken: false,
             numbers,
             next: Arc::new(table.altered(next, None)),
             table,
@@ -167,23 +188,15 @@ impl IndexBuild {
     /// `DuplicateKey` if two rows have a key that only one may have (see `show_refused`); `Killed`.
     pub fn run(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let db = Arc::clone(&self.db);
-        let gate = Arc::clone(self.reader.gate());
         let rows = self.table.count.latest().max(0).cast_unsigned();
         let total = rows * (1 + self.numbers.len() as u64);
-        let mut done = 0;
-        let mut pulse = |more: u64| -> Result<()> {
-            done += more;
-            progress(done.min(total), total);
-            if db.waits.host_killed(&gate) {
-                return Err(Error::Killed);
-            }
-            Ok(())
-        };
+        let mut pulse = pulse_of(&self.reader, total, progress);
         let share = Share::take(&db);
         let room = share.as_ref().map_or_else(least_chunk, Share::chunk_bytes);
         let mut sorter = KeySorter::new(&db, self.numbers.len());
         let last = self.collect(&mut sorter, room, &mut pulse)?;
         self.build_runs(&sorter, &last, &mut pulse)?;
+        drop(pulse);
         stop_point!("build.after_files");
         while self.rounds < ROUNDS_MAX && self.watch.rows().count() > ROWS_LEFT {
             if !self.catch_up(Self::PATIENCE, progress)? {
@@ -296,8 +309,9 @@ impl IndexBuild {
         if !Arc::ptr_eq(&self.table, table) {
             return Err(self.table.superseded_error());
         }
-        if self.runs.len() != self.numbers.len() {
-            return Err(Error::Invalid("an index build was begun and not run".into()));
+        if self.runs.len() != self.numbers.len() || self.is_broken {
+            let text = "an index build was begun and not run to its end, or a round of it failed";
+            return Err(Error::Invalid(text.into()));
         }
         Ok(())
     }

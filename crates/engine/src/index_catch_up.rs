@@ -10,7 +10,7 @@
 //! Latches and I/O: none held; reads rows, writes piece files.
 //! After a crash: as the rest of the build.
 
-use super::IndexBuild;
+use super::{IndexBuild, pulse_of};
 use crate::bulk::{duplicate, least_chunk};
 use crate::bulk_files::Held;
 use crate::bulk_keys::Pulse;
@@ -127,7 +127,7 @@ impl IndexBuild {
     /// `patience`; then nothing was done. `progress` is told how much is done, and of how much.
     ///
     /// # Errors
-    /// `DuplicateKey` if two rows have a key that only one may have (see `show_refused`); `Killed`.
+    /// `DuplicateKey` if two rows have a key that only one may have (see `show_refused`); `Killed`. No ALTER takes the build then.
     pub fn catch_up(&mut self, patience: Duration, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
         if self.watch.rows().count() == 0 {
             return Ok(true);
@@ -180,16 +180,8 @@ impl IndexBuild {
         let late = self.watch.rows().take();
         rows |= &late;
         self.watch.rows().put_back(late);
-        let (db, gate) = (Arc::clone(&self.db), Arc::clone(self.reader.gate()));
-        let (mut done, total) = (0, rows.len());
-        let mut pulse = |more: u64| -> Result<()> {
-            done += more;
-            progress(done.min(total), total);
-            if db.waits.host_killed(&gate) {
-                return Err(Error::Killed);
-            }
-            Ok(())
-        };
+        let mut pulse = pulse_of(&self.reader, rows.len(), progress);
+        self.is_broken = true;
         self.rounds += 1;
         let known: Vec<usize> = self.changes.iter().map(Vec::len).collect();
         let unclaimed = self.write_changes(&rows, &mut next, &mut pulse)?;
@@ -201,6 +193,7 @@ impl IndexBuild {
             self.refused = Some((number, second));
             return Err(duplicate(&self.next, number, second));
         }
+        self.is_broken = false;
         Ok(())
     }
 

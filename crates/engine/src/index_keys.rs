@@ -67,7 +67,7 @@ impl RowKeys {
     /// Appends the entries of the row of this number, one to each arena.
     pub(crate) fn add(&mut self, row: u32, payload: &[u8], arenas: &mut [KeyArena]) -> Result<()> {
         self.each(payload, |at, key, claim, unpack| {
-            arenas[at].push(row, key, claim, unpack)
+            arenas[at].push(row, key, claim, unpack);
         })
     }
 

@@ -121,7 +121,9 @@ mod tests {
     fn what_is_taken_is_noted_no_more_and_can_be_put_back() {
         let rows = TouchedRows::default();
         let all = [1, 2, 4095, 4096, 70_000, 1 << 40];
-        all.iter().for_each(|row| rows.note(RowId::new(*row)));
+        for row in all {
+            rows.note(RowId::new(row));
+        }
         assert_eq!(rows.count(), all.len() as u64);
         let taken = rows.take();
         assert_eq!(taken.iter().collect::<Vec<_>>(), all);

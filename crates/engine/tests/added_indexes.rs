@@ -358,7 +358,8 @@ fn a_key_that_comes_twice_meanwhile_is_told() {
         bench.rows.insert(at, twin);
         let refused = if beside_writers {
             let refused = underway.build.catch_up(Duration::ZERO, &mut |_, _| {}).map(drop);
-            drop(underway);
+            let taken = bench.finish(underway);
+            assert!(matches!(taken, Err(Error::Invalid(_))), "AL25: {taken:?}");
             refused
         } else {
             bench.finish(underway)
