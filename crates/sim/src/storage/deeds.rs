@@ -45,6 +45,9 @@ impl Life {
         if self.writers[me].xid.is_some() {
             return self.end_prepared(me, choice);
         }
+        if self.building.is_some() && self.rng.chance(12) {
+            return self.go_on_building(me);
+        }
         match choice {
             0..18 => self.insert(me, &name),
             18..32 => self.update(me, &name),

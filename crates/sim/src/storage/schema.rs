@@ -147,7 +147,7 @@ impl Life {
             return Ok(());
         };
         if let Some(building) = self.building.take_if(|building| building.name == name) {
-            if self.rng.chance(50) {
+            if self.rng.chance(40) {
                 return self.catch_up(me, &table, building);
             }
             return self.make_alter(me, name, &table, &building.next, Some(building.build));
@@ -161,6 +161,17 @@ impl Life {
             return self.begin_build(me, name, &table, next);
         }
         self.make_alter(me, name, &table, &next, None)
+    }
+
+    /// The build under way gets a round, or its table gets the index.
+    pub(super) fn go_on_building(&mut self, me: usize) -> Step {
+        let Some(name) = self.building.as_ref().map(|building| building.name.clone()) else {
+            return Ok(());
+        };
+        if self.writers[me].user.session.holds_locks() {
+            return self.commit(me);
+        }
+        self.alter(me, &name)
     }
 
     /// Builds an index, which others may then change rows of before the table gets it.
