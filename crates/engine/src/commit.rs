@@ -12,6 +12,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::image::PreparedImage;
 use crate::session::{FlushAtCommit, Mark, Phase, ROWS_BETWEEN_LOOKS, Session, Work};
+use pbxt_base::limits::XID_BYTES_MAX;
 use pbxt_base::{CommitTs, Lsn, TableId, TxnId, planted, stop_point};
 use pbxt_txlog::{CountDelta, EndRecord, Log, Outcome, PrepareRecord, RollbackToRecord, Space, VoidRange};
 
@@ -94,6 +95,12 @@ impl Session {
     /// Votes yes: durable on return. The transaction keeps its locks until the outcome is told.
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
         self.refuse_if_over()?;
+        if xid.len() > XID_BYTES_MAX {
+            return Err(Error::Invalid(format!(
+                "a transaction id of {} bytes: at most {XID_BYTES_MAX} are kept",
+                xid.len()
+            )));
+        }
         self.flush_all_bulk()?;
         self.prepare_serial()?;
         if !self.work.outlives_session() {
@@ -132,8 +139,15 @@ impl Session {
     /// back after a crash (rule V2).
     pub fn rollback(&mut self) -> Result<()> {
         self.forget_bulk();
-        if self.phase == Phase::Idle {
-            return Ok(());
+        match self.phase {
+            Phase::Idle => return Ok(()),
+            Phase::Ordered => {
+                return Err(Error::Invalid(
+                    "the transaction is committed and others see it: only commit can follow (rule V13)"
+                        .into(),
+                ));
+            }
+            _ => {}
         }
         let voted = self.phase == Phase::Prepared && self.work.outlives_session();
         let result = self.db.abort(self.work.txn, self.work.logged);
@@ -158,9 +172,12 @@ impl Session {
         }
     }
 
-    /// Ends the session: rolls back what is active, leaves what is prepared.
+    /// Ends the session: rolls back what is active, leaves what is prepared, finishes what is ordered (rule V13).
     pub(crate) fn close(&mut self) {
         self.detach_prepared();
+        if self.phase == Phase::Ordered {
+            self.finish();
+        }
         // An abort that cannot be logged is still an abort: without END recovery says the same.
         let _ = self.rollback();
     }

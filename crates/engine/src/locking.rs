@@ -238,6 +238,8 @@ impl Session {
     /// Intent lock and place in the list for a table that is about to be written. Costs a look at the list when done.
     #[inline]
     pub(crate) fn enter_table(&mut self, table: &Arc<Table>) -> Result<usize> {
+        // Rule V14, also for a table that was entered before the vote.
+        self.refuse_if_over()?;
         match self
             .work
             .tables

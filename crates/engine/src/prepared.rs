@@ -55,9 +55,14 @@ impl PreparedSet {
         self.changed.notify_all();
     }
 
-    /// Appends PREPARE and enters the vote (rule D19). Returns the end of the record.
+    /// Appends PREPARE and enters the vote (rule D19), unless another one has its id (rule V12). Returns the end of the record.
     pub(crate) fn vote(&self, vote: PreparedImage, append: impl FnOnce() -> Result<Lsn>) -> Result<Lsn> {
         let mut votes = self.votes.lock();
+        if votes.values().any(|other| other.xid == vote.xid) {
+            return Err(Error::Invalid(
+                "another transaction is prepared under this id: end it, or take another id".into(),
+            ));
+        }
         let end = append()?;
         votes.insert(vote.txn, vote);
         self.vote_count.store(votes.len(), Ordering::Release);

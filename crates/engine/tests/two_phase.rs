@@ -1,8 +1,8 @@
-//! Two-phase commit as a coordinator and parallel appliers of a replica drive it: rules V2 to V6 of docs/two-phase.md.
+//! Two-phase commit as a coordinator and parallel appliers of a replica drive it: rules V2 to V6, V12 to V14 of docs/two-phase.md.
 
 mod common;
 
-use common::{Bench, open, options, row};
+use common::{Bench, open, options, put, row};
 use pbxt::{Bind, Database, Error, FlushAtCommit, SessionConfig, WaitObserver};
 use pbxt_base::RowId;
 use pbxt_sim::client::Client;
@@ -24,7 +24,9 @@ fn prepared(bench: &Bench, id: u32, xid: &[u8]) -> Client {
     client
 }
 
+/// What a new snapshot sees.
 fn ids(bench: &mut Bench) -> Vec<u32> {
+    bench.client.session.rollback().expect("nothing was changed");
     bench.rows().iter().map(|(_, row)| row.id).collect()
 }
 
@@ -90,6 +92,74 @@ fn a_decision_about_a_transaction_of_another_engine_does_not_wait() {
     ] {
         assert!(matches!(answer, Err(Error::NoSuchXid)), "{answer:?}");
     }
+}
+
+#[test]
+fn two_transactions_are_not_prepared_under_one_id() {
+    // V12, whether a session still holds the first one or not, and after a crash.
+    let mut bench = Bench::new();
+    let mut first = prepared(&bench, 1, b"twice");
+    let refused = |bench: &Bench, xid: &[u8]| {
+        let mut second = bench.other(2);
+        second.insert(&bench.table, &row(2)).expect("inserted");
+        let answer = second.session.prepare(xid);
+        assert!(matches!(answer, Err(Error::Invalid(_))), "{answer:?}");
+        second.session.rollback().expect("it was not prepared");
+    };
+    refused(&bench, b"twice");
+    first.session.detach_prepared();
+    drop(first);
+    refused(&bench, b"twice");
+    refused(&bench, &[7; 256]);
+    bench.crash_reopen();
+    refused(&bench, b"twice");
+    bench.db.commit_prepared(b"twice").expect("the first one");
+    assert_eq!(ids(&mut bench), [1]);
+    let mut again = prepared(&bench, 3, b"twice");
+    again.session.commit().expect("the id is free again");
+    assert_eq!(ids(&mut bench), [1, 3]);
+}
+
+#[test]
+fn what_is_ordered_is_committed_whatever_the_session_does_next() {
+    // V13.
+    let mut bench = Bench::new();
+    let mut client = prepared(&bench, 1, b"ordered");
+    client.session.commit_ordered().expect("ordered");
+    let refused = client.session.rollback();
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    assert_eq!(ids(&mut bench), [1], "it is visible");
+    client.session.commit().expect("and can be finished");
+    let mut client = prepared(&bench, 2, b"closing");
+    client.session.commit_ordered().expect("ordered");
+    drop(client);
+    assert_eq!(ids(&mut bench), [1, 2]);
+    bench.db.flush().expect("flushed");
+    bench.crash_reopen();
+    assert_eq!(ids(&mut bench), [1, 2]);
+    assert_eq!(bench.db.prepared.xids(), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn nothing_is_changed_after_the_vote() {
+    // V14: not in the table that the transaction has changed before either, whether it is ordered or not.
+    let mut bench = Bench::new();
+    let mut client = prepared(&bench, 1, b"vote");
+    let table = &bench.table;
+    for is_ordered in [false, true] {
+        if is_ordered {
+            client.session.commit_ordered().expect("ordered");
+        }
+        let inserted = put(&mut client.session, table, &row(2));
+        let deleted = client.session.delete(&table.table, RowId::new(1));
+        for refused in [inserted, deleted] {
+            assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+        }
+    }
+    client.session.commit().expect("finished");
+    assert_eq!(ids(&mut bench), [1]);
+    assert_eq!(bench.client.count(&bench.table).expect("counted"), 1);
+    bench.settle();
 }
 
 /// What the engine told the host.

@@ -13,15 +13,13 @@
 use crate::record::{FLAG_ABORT, RecordFault, RecordKind, RecordRef, align_up, put_header};
 use pbxt_base::codec;
 use pbxt_base::ids::{CommitTs, Lsn, TableId, TxnId};
+use pbxt_base::limits::XID_BYTES_MAX;
 
 const END_FIXED_BYTES: usize = 32;
 const PREPARE_FIXED_BYTES: usize = 24;
 const ROLLBACK_BYTES: usize = 32;
 const DELTA_BYTES: usize = 16;
 const VOID_BYTES: usize = 16;
-
-/// The longest global transaction id a PREPARE record stores, in bytes.
-pub const XID_BYTES_MAX: usize = 255;
 
 /// How many rows a transaction added to a table (less those it deleted). A PREPARE lists every table the transaction
 /// wrote, with 0 where nothing changed in number, so the list is also the list of its table locks.

@@ -44,7 +44,7 @@ mod worker_tests;
 
 pub use end_record::{
     CountDelta, EndRecord, EndRef, Outcome, PrepareRecord, PrepareRef, RollbackToRecord, RollbackToRef,
-    VoidRange, XID_BYTES_MAX,
+    VoidRange,
 };
 pub use ingest_record::{INGEST_PIECES_MAX, IngestPiece, IngestRecord, IngestRef};
 pub use key_image::{KeyImage, KeyImageBuf, KeyImages, Sign};
