@@ -204,6 +204,7 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
   binding_.for_write = writes && !locking_read;
   binding_.autonomous = table->s->sequence != nullptr;
   binding_.check_foreign_keys = must_check_foreign_keys(thd);
+  binding_.leave_out_damaged = leaves_out_damaged(thd);
   binding_.skip_locked = lock_type == TL_READ_SKIP_LOCKED || lock_type == TL_WRITE_SKIP_LOCKED;
   if (locking_read || lock_type == TL_WRITE_SKIP_LOCKED)
     binding_.lock_mode = PBXT_LOCK_EXCLUSIVE;

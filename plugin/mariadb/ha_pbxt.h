@@ -195,6 +195,7 @@ class ha_pbxt final : public handler {
   int store_version(const uchar* old_record, const uchar* record);
   int write_unlocked_row(const uchar* record);
   int begin_bulk();
+  void tell_left_out();
   int raise_auto_increment(Field* field);
   void get_auto_increment_in_group(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
                                    ulonglong* reserved);

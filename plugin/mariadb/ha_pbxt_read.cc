@@ -94,7 +94,40 @@ int ha_pbxt::end_scan() {
   seek_is_current_ = range_end_set_ = false;
   if (!scan_open_) return 0;
   scan_open_ = false;
-  return fail(pbxt_scan_end(cursor_));
+  int error = fail(pbxt_scan_end(cursor_));
+  if (binding_.leave_out_damaged) tell_left_out();
+  return error;
+}
+
+namespace {
+
+struct LeftOut {
+  THD* thd;
+  const char* schema;
+  const char* table;
+};
+
+/* A note, because a warning would be an error in strict mode; and a line of the error log, because the answer
+ * of REPAIR TABLE has no notes. */
+void tell_range(void* context, uint64_t first, uint64_t last, const char* why) {
+  auto* of = static_cast<const LeftOut*>(context);
+  char text[MYSQL_ERRMSG_SIZE];
+  snprintf(text, sizeof text, "rows %llu to %llu of %s.%s were left out, as far as there are any: %s",
+           static_cast<unsigned long long>(first), static_cast<unsigned long long>(last), of->schema,
+           of->table, why);
+  push_warning_printf(of->thd, Sql_condition::WARN_LEVEL_NOTE, ER_CRASHED_ON_USAGE, "PBXT: %s", text);
+  sql_print_warning("PBXT: %s", text);
+}
+
+}  // namespace
+
+void ha_pbxt::tell_left_out() {
+  LeftOut of{ha_thd(), table->s->db.str, table->s->table_name.str};
+  uint64_t more = 0;
+  if (fail(pbxt_cursor_left_out(cursor_, tell_range, &of, &more)) || more == 0) return;
+  push_warning_printf(of.thd, Sql_condition::WARN_LEVEL_NOTE, ER_CRASHED_ON_USAGE,
+                      "PBXT: %llu more ranges of rows of %s.%s were left out",
+                      static_cast<unsigned long long>(more), of.schema, of.table);
 }
 
 int ha_pbxt::rnd_next(uchar* record) {

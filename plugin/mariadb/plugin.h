@@ -59,6 +59,7 @@ uint8_t flush_at_commit();
 ulong lock_wait_timeout_seconds(THD* thd);
 bool is_applier(THD* thd);      /* of a replica */
 bool restricts_drops(THD* thd); /* pbxt_foreign_key_drop */
+bool leaves_out_damaged(THD* thd);
 pbxt_conflict_mode session_conflict_mode(THD* thd);
 extern struct st_mysql_sys_var* system_variables[];
 

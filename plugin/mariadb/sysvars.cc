@@ -89,6 +89,12 @@ MYSQL_THDVAR_ENUM(
     "any order, and children without parent accept no new values until one is there again. "
     "RESTRICT: not while foreign_key_checks is on",
     NULL, NULL, 0, &foreign_key_drop_typelib);
+MYSQL_THDVAR_BOOL(
+    leave_out_damaged, PLUGIN_VAR_OPCMDARG,
+    "Table scans of statements that neither change nor lock rows leave out rows that cannot be read "
+    "because a file is damaged, and a note says which ones, instead of ending with an error. For "
+    "saving what is left of a table: with it REPAIR TABLE does without these rows",
+    NULL, NULL, FALSE);
 
 /* ---- settings of the PBXT of 2010 ---- */
 
@@ -123,13 +129,19 @@ PBXT_OLD_SETTINGS(PBXT_DECLARE_OLD)
 }  // namespace
 
 #define PBXT_LIST_OLD(name, instead) MYSQL_SYSVAR(name),
-struct st_mysql_sys_var* system_variables[] = {
-    MYSQL_SYSVAR(data_dir),          MYSQL_SYSVAR(cache_size),
-    MYSQL_SYSVAR(direct_io),         MYSQL_SYSVAR(flush_log_at_trx_commit),
-    MYSQL_SYSVAR(max_snapshot_age),  MYSQL_SYSVAR(lock_wait_timeout),
-    MYSQL_SYSVAR(conflict_mode),     MYSQL_SYSVAR(print_all_deadlocks),
-    MYSQL_SYSVAR(foreign_key_drop),  MYSQL_SYSVAR(encrypt),
-    MYSQL_SYSVAR(encryption_key_id), PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
+struct st_mysql_sys_var* system_variables[] = {MYSQL_SYSVAR(data_dir),
+                                               MYSQL_SYSVAR(cache_size),
+                                               MYSQL_SYSVAR(direct_io),
+                                               MYSQL_SYSVAR(flush_log_at_trx_commit),
+                                               MYSQL_SYSVAR(max_snapshot_age),
+                                               MYSQL_SYSVAR(lock_wait_timeout),
+                                               MYSQL_SYSVAR(conflict_mode),
+                                               MYSQL_SYSVAR(print_all_deadlocks),
+                                               MYSQL_SYSVAR(foreign_key_drop),
+                                               MYSQL_SYSVAR(encrypt),
+                                               MYSQL_SYSVAR(encryption_key_id),
+                                               MYSQL_SYSVAR(leave_out_damaged),
+                                               PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
 #undef PBXT_LIST_OLD
 
 Settings settings_at_start() {
@@ -167,6 +179,10 @@ ulong lock_wait_timeout_seconds(THD* thd) {
 
 bool restricts_drops(THD* thd) {
   return THDVAR(thd, foreign_key_drop) == 1;
+}
+
+bool leaves_out_damaged(THD* thd) {
+  return THDVAR(thd, leave_out_damaged);
 }
 
 bool is_applier(THD* thd) {

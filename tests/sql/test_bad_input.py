@@ -226,6 +226,78 @@ def test_repair_of_a_table_with_a_damaged_value_says_so_and_changes_nothing(soun
     assert_put_back(server, folder, kept, digest)
 
 
+SAVED_ROWS = "SELECT n, v, LENGTH(b) FROM d.s IGNORE INDEX (PRIMARY)"
+
+
+@pytest.fixture
+def damaged_rows(own_server):
+    """A session on a server with table d.s, of which one block of rows on disk and one large value are damaged, and all of its rows."""
+    server = own_server()
+    session = Session(server, None, "PBXT")
+    session.ok("CREATE DATABASE d")
+    session.ok("USE d")
+    session.ok("CREATE TABLE d.s (n INT PRIMARY KEY, v CHAR(200) CHARACTER SET latin1, b LONGBLOB) ENGINE=PBXT COMPRESSION=NONE")
+    # So many bytes that they are loaded beside the log.
+    session.ok(f"INSERT INTO d.s SELECT seq, CONCAT(SHA1(seq), SHA2(seq, 512)), NULL FROM seq_1_to_{ROWS * 20}")
+    session.ok(
+        "INSERT INTO d.s SELECT seq + 100000, 'large', CONCAT('BLOB-', LPAD(seq, 6, '0'), REPEAT('#', 40000)) FROM seq_1_to_10"
+    )
+    rows = session.rows(SAVED_ROWS)
+    session.close()
+    folder = server.engine_dir()
+    server.stop()
+    loaded = max(files(folder, "cold-"), key=lambda path: path.stat().st_size)
+    flip(loaded, loaded.stat().st_size // 2)
+    path, place = find(files(folder, "blob-"), b"BLOB-000007")
+    flip(path, place + 5000)
+    server.start()
+    session = Session(server, None, "PBXT")
+    yield server, session, rows
+    session.close()
+
+
+def assert_most_are_there(saved, rows):
+    """All that is there is right, one block is missing, and of the rows with large values one."""
+    assert set(saved) <= set(rows)
+    large = [row for row in saved if row[2]]
+    assert len(large) == 9, f"{len(large)} large values"
+    assert len(rows) * 0.8 < len(saved) < len(rows) - 1, f"{len(saved)} of {len(rows)}"
+
+
+def test_what_is_left_of_a_damaged_table_can_be_saved(damaged_rows):
+    server, session, rows = damaged_rows
+    refused = session.run(SAVED_ROWS).error
+    assert refused and "is damaged at offset" in refused[1], refused
+    mark = server.log_size()
+    session.ok("SET SESSION pbxt_leave_out_damaged = ON")
+    saved = session.rows(SAVED_ROWS)
+    assert_most_are_there(saved, rows)
+    notes = [note for note in session.rows("SHOW WARNINGS") if "were left out" in note[2]]
+    assert len(notes) == 2 and {note[0] for note in notes} == {"Note"}, notes
+    assert any("cold-" in note[2] for note in notes) and any("blob-" in note[2] for note in notes), notes
+    assert server.log_text(mark).count("were left out") == 2
+    session.ok("CREATE TABLE d.saved ENGINE=PBXT SELECT * FROM d.s IGNORE INDEX (PRIMARY)")
+    assert session.rows("SELECT n, v, LENGTH(b) FROM d.saved") == saved
+    for statement in ("SELECT n, v, b FROM d.s IGNORE INDEX (PRIMARY) FOR UPDATE", "UPDATE d.s SET v = '' WHERE b IS NOT NULL"):
+        refused = session.run(statement).error
+        assert refused and "is damaged at offset" in refused[1], (statement, refused)
+    session.ok("SET SESSION pbxt_leave_out_damaged = OFF")
+    assert session.run(SAVED_ROWS).error, "nobody else leaves anything out"
+
+
+def test_repair_does_without_what_cannot_be_read_if_asked_to(damaged_rows):
+    server, session, rows = damaged_rows
+    assert session.rows("REPAIR TABLE d.s")[-1][3] == "Operation failed"
+    mark = server.log_size()
+    session.ok("SET SESSION pbxt_leave_out_damaged = ON")
+    answer = session.rows("REPAIR TABLE d.s")
+    assert answer[-1][2:] == ("status", "OK"), answer
+    assert server.log_text(mark).count("were left out") == 2
+    session.ok("SET SESSION pbxt_leave_out_damaged = OFF")
+    assert session.rows("CHECK TABLE d.s EXTENDED")[-1][3] == "OK"
+    assert_most_are_there(session.rows(SAVED_ROWS), rows)
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_flipped_byte_in_a_manifest_loses_nothing(sound, which):
     server, folder, digest = sound

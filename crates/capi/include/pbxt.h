@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define PBXT_ABI_VERSION 6u
+#define PBXT_ABI_VERSION 7u
 
 typedef struct pbxt_db pbxt_db;           /* one open database directory */
 typedef struct pbxt_session pbxt_session; /* one connection: at most one transaction at a time */
@@ -313,7 +313,7 @@ pbxt_status pbxt_rollback_to(pbxt_session* session, uint64_t savepoint);
 pbxt_status pbxt_savepoint_release(pbxt_session* session, uint64_t savepoint, int with_newer);
 
 pbxt_status pbxt_prepare(pbxt_session* session, const uint8_t* xid,
-                         size_t xid_len); /* durable on return; xid_len <= 256 */
+                         size_t xid_len); /* durable on return; xid_len <= 255 */
 pbxt_status pbxt_commit_ordered(
     pbxt_session* session); /* after prepare: becomes visible; O(1), never blocks on I/O, any thread */
 pbxt_status pbxt_commit(pbxt_session* session); /* finishes; without commit_ordered it does everything */
@@ -618,15 +618,23 @@ typedef enum pbxt_lock_mode {
 } pbxt_lock_mode;
 
 typedef struct pbxt_bind {
-  uint8_t lock_mode;          /* pbxt_lock_mode of rows read */
-  uint8_t for_write;          /* the statement may change this table */
-  uint8_t skip_locked;        /* rows locked by others are left out */
-  uint8_t no_wait;            /* rows locked by others: PBXT_LOCK_TIMEOUT at once */
-  uint8_t autonomous;         /* each change commits by itself, visible at once (sequences) */
-  uint8_t newest;             /* the newest versions count, whatever the snapshot sees */
+  uint8_t lock_mode;   /* pbxt_lock_mode of rows read */
+  uint8_t for_write;   /* the statement may change this table */
+  uint8_t skip_locked; /* rows locked by others are left out */
+  uint8_t no_wait;     /* rows locked by others: PBXT_LOCK_TIMEOUT at once */
+  uint8_t autonomous;  /* each change commits by itself, visible at once (sequences), and waits no longer
+                          than the session */
+  uint8_t newest;      /* the newest versions count, whatever the snapshot sees */
   uint8_t check_foreign_keys; /* changes are held to foreign keys, and their actions done */
+  uint8_t leave_out_damaged;  /* table scans of a statement that neither changes nor locks rows leave out
+                                 what cannot be read: see pbxt_cursor_left_out() */
 } pbxt_bind;
 
+/* Calls f for each range of row ids whose rows, if there were any, scans of the cursor have left out because
+ * they could not be read, and forgets them. The text says what is damaged. *more: ranges beyond those. */
+pbxt_status pbxt_cursor_left_out(pbxt_cursor* cursor,
+                                 void (*f)(void* ctx, uint64_t first, uint64_t last, const char* why),
+                                 void* ctx, uint64_t* more);
 pbxt_status pbxt_cursor_open(pbxt_table* table, pbxt_cursor** cursor);
 void pbxt_cursor_close(pbxt_cursor* cursor);
 pbxt_status pbxt_cursor_bind(pbxt_cursor* cursor, pbxt_session* session,

@@ -4,9 +4,9 @@ use crate::foreign_keys::{Violated, violated};
 use crate::guard::{Failure, bytes, call, value};
 use crate::session::{PbxtSession, session};
 use crate::status::Status;
-use crate::table::{PbxtTable, table};
+use crate::table::{PbxtTable, optional_session, table};
 use pbxt::host::{HostCursor, HostTable};
-use pbxt::{Bind, Busy, Error, Seek, Session};
+use pbxt::{Bind, Busy, Error, Seek, Session, SessionConfig};
 use pbxt_base::RowId;
 use pbxt_rows::{ColumnSet, Condition, HostRecord, RowFilter};
 use pbxt_txn::LockMode;
@@ -25,6 +25,7 @@ pub struct PbxtBind {
     pub autonomous: u8,
     pub newest: u8,
     pub check_foreign_keys: u8,
+    pub leave_out_damaged: u8,
 }
 
 /// `pbxt_condition`.
@@ -197,8 +198,17 @@ pub unsafe extern "C" fn pbxt_cursor_bind(
         // SAFETY: valid for the call.
         let (cursor, given) = unsafe { (cursor(handle)?, &*bind) };
         cursor.session = session;
-        cursor.autonomous =
-            (given.autonomous != 0).then(|| Box::new(Session::open(cursor.host.database(), 0, 0)));
+        cursor.autonomous = (given.autonomous != 0).then(|| {
+            let mut own = Session::open(cursor.host.database(), 0, 0);
+            // SAFETY: the session just given, or null.
+            if let Some(outer) = unsafe { optional_session(session) } {
+                own.configure(SessionConfig {
+                    lock_wait_timeout_ms: outer.config().lock_wait_timeout_ms,
+                    ..own.config()
+                });
+            }
+            Box::new(own)
+        });
         let bind = Bind {
             lock: match given.lock_mode {
                 0 => None,
@@ -208,6 +218,7 @@ pub unsafe extern "C" fn pbxt_cursor_bind(
             for_write: given.for_write != 0,
             newest: given.newest != 0,
             check_foreign_keys: given.check_foreign_keys != 0,
+            leave_out_damaged: given.leave_out_damaged != 0,
             busy: match (given.skip_locked, given.no_wait) {
                 (0, 0) => Busy::Wait,
                 (0, _) => Busy::Fail,

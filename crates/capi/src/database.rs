@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// `PBXT_ABI_VERSION`.
-const ABI_VERSION: u32 = 6;
+const ABI_VERSION: u32 = 7;
 
 /// `pbxt_options`.
 #[repr(C)]

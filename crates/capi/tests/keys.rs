@@ -45,7 +45,7 @@ unsafe extern "C" fn key(key_id: u32, version: u32, bytes: *mut u8, len: *mut u3
 fn open(directory: &Path, keys: *const PbxtKeys, encryption_key: u32) -> Status {
     let name = CString::new(directory.display().to_string()).expect("a path without zeros");
     let options = PbxtOptions {
-        abi_version: 6,
+        abi_version: 7,
         directory: name.as_ptr(),
         cache_bytes: 64 << 20,
         read_only: 0,

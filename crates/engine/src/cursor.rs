@@ -37,6 +37,8 @@ pub struct Bind {
     pub busy: Busy,
     /// Changes by record buffers keep the constraints (rule FK18).
     pub check_foreign_keys: bool,
+    /// Table scans of a statement that neither changes nor locks rows leave out what cannot be read (rule B13).
+    pub leave_out_damaged: bool,
 }
 
 /// How rows are reached, decided from bind, isolation and conflict mode.
@@ -69,7 +71,7 @@ pub struct Cursor {
     pub(crate) bind: Bind,
     pub(crate) access: Access,
     pub(crate) view: View,
-    scan: TableScan,
+    pub(crate) scan: TableScan,
     filter: Option<Arc<RowFilter>>,
     pub(crate) index: IndexScan,
     row: RowId,
@@ -149,6 +151,8 @@ impl Cursor {
         // Where another version than the snapshot's counts, the row must be judged, and perhaps locked, before it is asked.
         let filter = self.filter.as_ref().filter(|_| self.access == Access::Snapshot);
         self.scan.start(&self.table, filter.cloned());
+        self.scan.salvage.is_on =
+            self.bind.leave_out_damaged && !self.bind.for_write && self.bind.lock.is_none();
         Ok(())
     }
 
@@ -174,11 +178,11 @@ impl Cursor {
         }
         loop {
             match self.scan.step(&session.db, &self.table)? {
-                Step::Hot(row) => {
-                    if self.visit_hot(session, row, &mut show)? == Visit::Shown {
-                        return Ok(true);
-                    }
-                }
+                Step::Hot(row) => match self.visit_hot(session, row, &mut show) {
+                    Ok(Visit::Shown) => return Ok(true),
+                    Ok(Visit::Hidden) => {}
+                    Err(error) => self.leave_out(row, error)?,
+                },
                 Step::TurnedAway => {
                     self.until_kill_check = 1;
                     self.check_kill(session)?;
@@ -188,8 +192,10 @@ impl Cursor {
                         continue;
                     }
                     let base = BaseRow { block, at, stamp };
-                    if self.visit_base(session, row, &base, &mut show)? == Visit::Shown {
-                        return Ok(true);
+                    match self.visit_base(session, row, &base, &mut show) {
+                        Ok(Visit::Shown) => return Ok(true),
+                        Ok(Visit::Hidden) => {}
+                        Err(error) => self.leave_out(row, error)?,
                     }
                 }
                 Step::End => return session.settle_victim().map(|()| false),

@@ -393,7 +393,7 @@ pub(crate) fn stored_contexts(host: &dyn TableHost, def: &TableDef, spec: &KeySp
 /// A cursor that speaks in record buffers.
 pub struct HostCursor {
     host: Arc<HostTable>,
-    cursor: Cursor,
+    pub(crate) cursor: Cursor,
     projection: Projection,
     values: RowValues,
     payload: Vec<u8>,

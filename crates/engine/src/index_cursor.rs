@@ -195,6 +195,7 @@ impl Cursor {
         show: impl Show,
     ) -> Result<bool> {
         let table = Arc::clone(&self.table);
+        let index = self.index_of(&table)?;
         self.leave_row();
         self.index.prefix.clear();
         self.index.prefix.extend_from_slice(prefix);
@@ -207,7 +208,6 @@ impl Cursor {
         if self.is_noting {
             self.note_seek(session, prefix, seek);
         }
-        let index = &table.indexes[self.index.number];
         if seek == Seek::Key {
             self.index.begin_key(&session.db, index, &from)?;
         } else {
@@ -237,13 +237,13 @@ impl Cursor {
         show: impl Show,
     ) -> Result<bool> {
         let table = Arc::clone(&self.table);
+        let index = self.index_of(&table)?;
         self.leave_row();
         let from = if last { SeekPos::END } else { SeekPos::START };
         if self.is_noting {
             self.note_open_range(session, KeyRange::everything(), !last);
         }
-        self.index
-            .begin(&session.db, &table.indexes[self.index.number], &from, !last)?;
+        self.index.begin(&session.db, index, &from, !last)?;
         self.advance(session, &table, show)
     }
 
@@ -281,6 +281,13 @@ impl Cursor {
         found
     }
 
+    /// The index being read.
+    #[inline]
+    fn index_of<'t>(&self, table: &'t Table) -> Result<&'t Index> {
+        let none = || Error::Invalid(format!("table '{}' has no such index to be read", table.name()));
+        table.indexes.get(self.index.number).ok_or_else(none)
+    }
+
     /// Key of the row last shown.
     pub(crate) fn current_key(&self) -> &[u8] {
         &self.index.current_key
@@ -294,7 +301,7 @@ impl Cursor {
         forward: bool,
         is_outgrown: bool,
     ) -> Result<()> {
-        let index = &table.indexes[self.index.number];
+        let index = self.index_of(table)?;
         let is_current = || {
             let parts = self.index.parts.as_ref();
             parts.is_some_and(|parts| index.is_unchanged(self.index.installs) || index.has_parts(parts))

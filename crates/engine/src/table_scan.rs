@@ -6,7 +6,7 @@
 //! was clear is in the shape. Within the stretch both stay as they were: a change that came later is not for this scan, or
 //! the row is looked up anew (`Step::Hot`).
 //! A filter, if the scan has one, spares the reader rows that it turns away, and the disk whole blocks.
-//! Rules: B2. B12 a block is passed over unread only if no older run has a slot in its range of row ids. Each row id is met
+//! Rules: B2. B13 what cannot be read is left out where that was asked for. B12 a block is passed over unread only if no older run has a slot in its range of row ids. Each row id is met
 //! once, so no row is missed or shown twice whatever moves meanwhile (rule 14 of scans).
 //! Latches and I/O: none held between calls; a stretch keeps its shape's files open.
 
@@ -14,6 +14,7 @@ use crate::database::Database;
 use crate::error::Result;
 use crate::row_ahead::ReadAhead;
 use crate::row_shape::{CachedRows, RowPiece, RowRun, RowShape};
+use crate::salvage::{LeftOut, Salvage};
 use crate::table::Table;
 use pbxt_base::RowId;
 use pbxt_rowmap::{LEAF_WORDS, LEAF_WORDS_LOG2, MapWord};
@@ -44,6 +45,7 @@ pub(crate) struct TableScan {
     filter: Option<Arc<RowFilter>>,
     /// Rows turned away since the last step.
     turned_away: u32,
+    pub(crate) salvage: Salvage,
 }
 
 /// Place in one run.
@@ -60,6 +62,11 @@ struct RunScan {
     at: usize,
     /// Row id at the place; `u64::MAX` at the end.
     row: u64,
+    /// What cannot be read is left out: these ranges so far (rule B13).
+    salvages: bool,
+    left_out: Vec<LeftOut>,
+    /// How many of them were told.
+    told: usize,
 }
 
 /// What stands at the next row id.
@@ -90,6 +97,7 @@ impl TableScan {
 
     /// Lets go of files and blocks.
     pub(crate) fn stop(&mut self) {
+        self.collect_left_out();
         self.shape = None;
         self.runs.clear();
         self.least = None;
@@ -182,10 +190,12 @@ impl TableScan {
         if self.shape.as_ref().is_some_and(|old| Arc::ptr_eq(old, &shape)) {
             return Ok(());
         }
+        self.collect_left_out();
         self.runs.clear();
         for number in 0..shape.runs.len() {
             let filter = self.filter.as_deref();
-            let run = RunScan::seek(db, table, &shape, number, self.first, filter)?;
+            let mut run = RunScan::new(&shape, number, self.first, self.salvage.is_on);
+            run.seek(db, table, self.first, filter)?;
             self.runs.push(run);
         }
         self.shape = Some(shape);
@@ -220,9 +230,33 @@ impl TableScan {
         Ok(())
     }
 
-    /// True if the filter turns the row at hand away.
+    /// Tells what the runs have left out.
+    pub(crate) fn collect_left_out(&mut self) {
+        for run in &mut self.runs {
+            run.left_out[run.told..]
+                .iter()
+                .for_each(|range| self.salvage.note(range));
+            run.told = run.left_out.len();
+        }
+    }
+
+    /// True if a newer version of the row at hand may be in what a newer run could not read.
+    #[cold]
+    fn may_be_newer(&self) -> bool {
+        let Some((number, row)) = self.least else {
+            return false;
+        };
+        let newer = self.runs[..number].iter().flat_map(|run| &run.left_out);
+        newer.into_iter().any(|range| range.covers(RowId::new(row)))
+    }
+
+    /// True if the filter turns the row at hand away, or it is left out.
     #[inline]
     fn is_turned_away(&mut self) -> bool {
+        if self.salvage.is_on && self.may_be_newer() {
+            self.turned_away += 1;
+            return true;
+        }
         let (Some(filter), Some((number, _))) = (&self.filter, self.least) else {
             return false;
         };
@@ -254,19 +288,12 @@ impl TableScan {
 }
 
 impl RunScan {
-    /// The first slot at or behind `from`.
-    fn seek(
-        db: &Database,
-        table: &Table,
-        shape: &Arc<RowShape>,
-        number: usize,
-        from: u64,
-        filter: Option<&RowFilter>,
-    ) -> Result<Self> {
+    /// A place in the block that has, or would have, `from`.
+    fn new(shape: &Arc<RowShape>, number: usize, from: u64, salvages: bool) -> Self {
         let row = RowId::new(from);
         let run = &shape.runs[number];
         let piece = run.piece_at(row);
-        let mut scan = Self {
+        Self {
             run: Arc::clone(run),
             shape: Arc::clone(shape),
             number,
@@ -276,13 +303,20 @@ impl RunScan {
             ahead: ReadAhead::default(),
             at: 0,
             row: u64::MAX,
-        };
-        scan.load(db, table, filter)?;
-        if let Some(block) = &scan.block {
-            scan.at = block.lower_bound(row);
-            scan.settle(db, table, filter)?;
+            salvages,
+            left_out: Vec::new(),
+            told: 0,
         }
-        Ok(scan)
+    }
+
+    /// Goes to the first slot at or behind `from`.
+    fn seek(&mut self, db: &Database, table: &Table, from: u64, filter: Option<&RowFilter>) -> Result<()> {
+        self.load(db, table, filter)?;
+        if let Some(block) = &self.block {
+            self.at = block.lower_bound(RowId::new(from));
+            self.settle(db, table, filter)?;
+        }
+        Ok(())
     }
 
     #[inline]
@@ -319,11 +353,32 @@ impl RunScan {
                     self.block_no += 1;
                     continue;
                 }
-                self.block = Some(
-                    self.ahead
-                        .block(table.versions(), &db.cache, piece, self.block_no)?,
-                );
-                return Ok(());
+                let read = self
+                    .ahead
+                    .block(table.versions(), &db.cache, piece, self.block_no);
+                match read {
+                    Ok(block) => {
+                        self.block = Some(block);
+                        return Ok(());
+                    }
+                    Err(error) if !self.salvages || !error.is_unreadable() => return Err(error),
+                    Err(_) => {}
+                }
+                // Of those that were to be read ahead with it, another one may be what could not be read.
+                self.ahead = ReadAhead::default();
+                match piece.block(table.versions(), &db.cache, self.block_no) {
+                    Ok(block) => {
+                        self.block = Some(block);
+                        return Ok(());
+                    }
+                    Err(error) if !error.is_unreadable() => return Err(error),
+                    Err(error) => {
+                        let (first, last) = piece.ids_of_block(self.block_no);
+                        self.left_out.push(LeftOut::new(first, last, &error));
+                        self.block_no += 1;
+                        continue;
+                    }
+                }
             }
             self.piece += 1;
             self.block_no = 0;
