@@ -60,7 +60,7 @@ FLOORS = {
     "cli": ["engine", "txlog", "rows", "index", "segment", "io", "base"],
     "testkit": ["io", "base"],
     "sim": ["engine", "segment", "rows", "txn", "testkit", "io", "base"],
-    "fuzz": ["sim", "engine", "txlog", "rows", "index", "txn", "segment", "testkit", "io", "base"],
+    "fuzz": ["capi", "sim", "engine", "txlog", "rows", "index", "txn", "segment", "testkit", "io", "base"],
     "paths": ["engine", "txn", "rows", "segment", "testkit", "io", "base"],
     "embedded": ["engine", "rows", "io"],  # bench/embedded, a workspace of its own
 }

@@ -16,6 +16,8 @@ pub const CHUNK_BYTES: u64 = 256 << 10;
 pub const BLOB_BYTES_MIN: usize = 8 << 10;
 /// Payload bytes a row record holds at most; larger values leave, largest first.
 pub const PAYLOAD_BYTES_MAX: usize = 32 << 10;
+/// Bytes of a host's record at most.
+pub const RECORD_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a blob segment.
 pub const BLOB_SEGMENT_BYTES: u64 = 1 << 30;
 /// Bytes of an index key at most: 3072 bytes of columns, escaped, weighted and padded.

@@ -3,11 +3,12 @@
 //! Why it exists: a checksum keeps chance away from a decoder, not malice and not a defect of the encoder; so each decoder
 //! must give a value or an error for any bytes, in bounded memory and time. A fuzzer, led by the branches that an input
 //! takes, finds bytes that no other test thinks of.
-//! Rules: FZ1 to FZ4 of docs/testing.md. Under `cfg(fuzzing)` checksums are all one number (`pbxt_base::checksum`), so
+//! Rules: FZ1 to FZ5 of docs/testing.md. Under `cfg(fuzzing)` checksums are all one number (`pbxt_base::checksum`), so
 //! that a change of any other byte gets past them.
 //! Format and state: none; corpora are files of bytes, one an input.
 
 mod files;
+mod host;
 mod parts;
 mod rig;
 mod seeds;
@@ -26,7 +27,7 @@ pub struct Target {
 }
 
 /// All of them, the quick ones first.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     Target {
         name: "log-record",
         what: "records of the log, one behind the other",
@@ -122,6 +123,12 @@ pub const TARGETS: [Target; 16] = [
         what: "a database with bytes changed in any of its files, which then goes on to work",
         run: files::database,
         seeds: files::database_seeds,
+    },
+    Target {
+        name: "calls",
+        what: "calls of the C interface, of a host that makes any",
+        run: host::calls,
+        seeds: host::calls_seeds,
     },
 ];
 

@@ -3,12 +3,14 @@
 //! Why it exists:    a host hands over its native buffer; with this description, checked once, a row is encoded without one
 //!                   callback. Only offsets are used, so any buffer of the host with the same layout will do.
 //! Format / state:   not stored; given at every table open and compared with the stored schema by `RowCodec::new`.
-//! Rules:            F26: fields lie inside the record and do not overlap; null bits are distinct and outside of fields.
+//! Rules:            F26: fields lie inside the record, which has 1 MiB at most, and do not overlap; null bits are distinct and outside
+//!                   of fields.
 //! Latches and I/O:  none.
 
 use crate::error::{Error, Result};
 use crate::host_field::{HostField, HostRecord};
 use crate::schema::{Column, ColumnKind, Order, Schema};
+use pbxt_base::limits::RECORD_BYTES_MAX;
 
 /// How a host's record buffer holds a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +80,19 @@ impl HostLayout {
     /// Checks the description of a record buffer of `record_length` bytes.
     ///
     /// # Errors
-    /// `BadLayout` names the first column that breaks F26; an empty record holds no columns.
+    /// `BadLayout` names the first column that breaks F26; an empty record holds no columns. `TooLarge` beyond 1 MiB.
     pub fn new(record_length: usize, columns: Vec<HostColumn>) -> Result<Self> {
         if record_length == 0 && !columns.is_empty() {
             return Err(Error::BadLayout {
                 column: 0,
                 why: "the record has no bytes",
+            });
+        }
+        if record_length > RECORD_BYTES_MAX {
+            return Err(Error::TooLarge {
+                what: "a record",
+                found: record_length as u64,
+                limit: RECORD_BYTES_MAX as u64,
             });
         }
         let layout = Self {

@@ -205,6 +205,8 @@ fn a_layout_that_cannot_be_is_refused() {
         HostLayout::new(0, vec![column(0, HostKind::Fixed(0), 0, 0)]).is_err(),
         "no record"
     );
+    assert!(HostLayout::new(1 << 20, Vec::new()).is_ok());
+    assert!(HostLayout::new((1 << 20) + 1, Vec::new()).is_err(), "too long");
 }
 
 #[test]
