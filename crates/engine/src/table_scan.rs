@@ -6,8 +6,9 @@
 //! was clear is in the shape. Within the stretch both stay as they were: a change that came later is not for this scan, or
 //! the row is looked up anew (`Step::Hot`).
 //! A filter, if the scan has one, spares the reader rows that it turns away, and the disk whole blocks.
-//! Rules: B2. B13 what cannot be read is left out where that was asked for. B12 a block is passed over unread only if no older run has a slot in its range of row ids. Each row id is met
-//! once, so no row is missed or shown twice whatever moves meanwhile (rule 14 of scans).
+//! Rules: B2. B12 a block is passed over unread only if no older run has a slot in its range of row ids. B13 what cannot be read
+//! is left out where that was asked for. Each row id is met once, so no row is missed or shown twice whatever moves meanwhile
+//! (rule 14 of scans).
 //! Latches and I/O: none held between calls; a stretch keeps its shape's files open.
 
 use crate::database::Database;
