@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// `PBXT_ABI_VERSION`.
-const ABI_VERSION: u32 = 7;
+/// `PBXT_ABI_VERSION`: version of the header.
+pub const ABI_VERSION: u32 = 7;
 
 /// `pbxt_options`.
 #[repr(C)]

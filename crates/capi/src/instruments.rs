@@ -277,7 +277,7 @@ mod tests {
         let path = directory.path().join("db");
         let name = CString::new(path.display().to_string()).expect("a path without zeros");
         let options = PbxtOptions {
-            abi_version: 6,
+            abi_version: crate::database::ABI_VERSION,
             directory: name.as_ptr(),
             cache_bytes: 64 << 20,
             read_only: 0,

@@ -1,6 +1,8 @@
 //! Keys of a host, given and taken away: rules EN10 to EN12 of docs/encryption.md through the C interface.
 
-use pbxt_capi::{PbxtHost, PbxtKeys, PbxtOptions, Status, pbxt_close, pbxt_error_text, pbxt_open};
+use pbxt_capi::{
+    ABI_VERSION, PbxtHost, PbxtKeys, PbxtOptions, Status, pbxt_close, pbxt_error_text, pbxt_open,
+};
 use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -45,7 +47,7 @@ unsafe extern "C" fn key(key_id: u32, version: u32, bytes: *mut u8, len: *mut u3
 fn open(directory: &Path, keys: *const PbxtKeys, encryption_key: u32) -> Status {
     let name = CString::new(directory.display().to_string()).expect("a path without zeros");
     let options = PbxtOptions {
-        abi_version: 7,
+        abi_version: ABI_VERSION,
         directory: name.as_ptr(),
         cache_bytes: 64 << 20,
         read_only: 0,

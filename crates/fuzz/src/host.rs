@@ -142,7 +142,7 @@ fn answered(status: Status) -> Status {
 impl Host {
     fn open(path: &CStr, background: u8) -> Self {
         let options = PbxtOptions {
-            abi_version: 7,
+            abi_version: ABI_VERSION,
             directory: path.as_ptr(),
             cache_bytes: 16 << 20,
             read_only: 0,
