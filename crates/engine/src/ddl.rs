@@ -121,8 +121,11 @@ impl Database {
             self.check_unreferenced(&table)?;
         }
         self.log_ddl(&[CatalogOp::Drop(table.id)], Space::Spare)?;
+        let mut tables = self.catalog.tables();
+        tables.retain(|other| other.id != table.id);
+        // Rule FK23: who is refused because the table is gone can see that bindings have changed.
+        self.bind_references_among(&tables);
         self.catalog.remove(table.id);
-        self.bind_references();
         self.maintenance.note_dropped(table.stored_bytes());
         self.suspect_values();
         self.row_locks.forget_table(table.id);

@@ -206,9 +206,10 @@ impl<'a> Actions<'a> {
         let mut terms = Terms {
             old: is_parent.then_some(&mut node.replaced),
             under: Some(under),
+            bindings: None,
         };
         match self.session.delete_on(&table, row, &mut terms) {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(Error::RowNotFound { .. }) => return Ok(false),
             Err(error) => return Err(error),
         }

@@ -3,7 +3,7 @@
 //! Why it exists: a row looks nothing up but keys. Which index of which table, and how a record of the one becomes a key of the other, is
 //! worked out once, as far as changes really come: a chain of a thousand tables is opened table by table as actions go along it.
 //! State: node 0 is the cursor's own table; others are opened by what the catalog knows of their records. A plan is thrown away when
-//! any binding has changed since (rule FK23).
+//! a table in it is bound otherwise (rule FK23).
 //! Rules: FK12, FK17, FK20, FK22, FK29.
 //! Latches and I/O: table locks of parents; probes read indexes.
 
@@ -12,7 +12,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::foreign_key::ForeignKey;
 use crate::host::{HostCursor, HostTable, stored_contexts};
-use crate::references::{Link, Missing, Outgoing};
+use crate::references::{Link, Missing, Outgoing, References};
 use crate::session::Session;
 use crate::table::Table;
 use crate::write::OldRow;
@@ -31,13 +31,14 @@ const KNOWN_KEYS: usize = 1024;
 pub(crate) struct Plan {
     pub nodes: Vec<Node>,
     by_table: HashMap<TableId, usize>,
-    bindings: u64,
 }
 
 /// One table.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub host: Arc<HostTable>,
+    /// How the table was bound when the node was made.
+    references: Arc<References>,
     pub outgoing: Vec<ParentProbe>,
     pub incoming: Vec<ChildLink>,
     /// The columns that others refer to.
@@ -180,14 +181,13 @@ fn key_maker(
 
 impl Plan {
     /// The plan of a table; none if it neither has constraints nor is referred to.
-    pub(crate) fn of(host: &Arc<HostTable>, bindings: u64) -> Result<Option<Box<Self>>> {
+    pub(crate) fn of(host: &Arc<HostTable>) -> Result<Option<Box<Self>>> {
         if host.table().references().is_empty() {
             return Ok(None);
         }
         let mut plan = Self {
             nodes: Vec::new(),
             by_table: HashMap::new(),
-            bindings,
         };
         plan.add(Arc::clone(host))?;
         Ok(Some(Box::new(plan)))
@@ -209,21 +209,10 @@ impl Plan {
         Ok(number)
     }
 
-    /// Fails if bindings have changed since the plan was made: a statement that has got that far begins anew (rule FK23).
-    pub(crate) fn check_bindings(&self, db: &Database) -> Result<()> {
-        if db.bindings() == self.bindings {
-            return Ok(());
-        }
-        Err(bindings_changed(self.nodes[0].host.table()))
-    }
-}
-
-/// What the change of a row could not take into account.
-#[cold]
-pub(crate) fn bindings_changed(table: &Table) -> Error {
-    Error::DefinitionChanged {
-        table: table.name().to_string(),
-        why: "foreign keys came or went while a row was changed".into(),
+    /// True if all its tables are bound as they were when they came into it (rule FK23).
+    pub(crate) fn is_bound(&self) -> bool {
+        let is_bound = |node: &Node| Arc::ptr_eq(&node.references, &node.host.table().references());
+        self.nodes.iter().all(is_bound)
     }
 }
 
@@ -249,6 +238,7 @@ impl Node {
             replaced: OldRow::default(),
             writer: None,
             host,
+            references,
             outgoing,
             incoming,
         })

@@ -19,7 +19,7 @@ use crate::statistics::KeyStatistics;
 use crate::table::Table;
 pub use crate::version::Admission;
 use crate::version::{RowVersion, Show};
-use crate::write::{NewVersion, Updated};
+use crate::write::{NewVersion, Terms, Updated};
 use pbxt_base::RowId;
 use pbxt_base::checksum::xxh3;
 use pbxt_base::limits::{BLOB_BYTES_MIN, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -670,17 +670,19 @@ impl HostCursor {
         if self.foreign.checks {
             return self.update_checked(session, row, old, new);
         }
-        self.replace(session, row, old, new)
+        let updated = self.replace(session, row, old, new, None)?;
+        Ok(updated == Updated::Written)
     }
 
-    /// `update` without a look at constraints.
+    /// `update` without a look at constraints; with one at `bindings`, if that is what the caller knows of them (rule FK23).
     fn replace(
         &mut self,
         session: &mut Session,
         row: RowId,
         old: HostRecord<'_>,
         new: HostRecord<'_>,
-    ) -> Result<bool> {
+        bindings: Option<u64>,
+    ) -> Result<Updated> {
         self.host
             .update_keys(old, new, &mut self.keys, &mut self.scratch)?;
         let mut shared = self.unchanged(row, new)?;
@@ -692,12 +694,15 @@ impl HostCursor {
                 keys: &self.keys,
             };
             let named: Vec<BlobRef> = shared.iter().map(|external| external.blob).collect();
-            let updated = session.update_sharing(&self.host.table, row, version, &named);
+            let mut terms = Terms {
+                bindings,
+                ..Terms::default()
+            };
+            let updated = session.update_on(&self.host.table, row, (version, &named), &mut terms);
             match self.note_duplicate(updated)? {
-                Updated::Written => return Ok(true),
-                Updated::Same => return Ok(false),
                 // Somebody changed the row since it was read: all values are stored with the new version.
                 Updated::Unshared => shared.clear(),
+                updated => return Ok(updated),
             }
         }
     }

@@ -2,19 +2,19 @@
 //!
 //! Why it exists: constraints are checked where both the record and the row are at hand; a table without any pays one branch.
 //! Rules: FK12 parents are locked before the row is written. FK13 a row that others may refer to is written first, then its children are looked
-//! up; if they forbid it, it is taken back alone. FK18 with checks off nothing is done. FK23 a change of bindings between the
-//! look at them and the row's write makes the statement fail. FK53 rows that an action has reached before the statement does.
+//! up; if they forbid it, it is taken back alone. FK18 with checks off nothing is done. FK23 a row whose
+//! bindings have changed before it is written, or before what follows from it is done, is begun anew. FK53 rows that an action has reached before the statement does.
 //! Latches and I/O: those of any change of a row.
 
 use super::{Fill, HostCursor, HostTable};
 use crate::cursor::Overtaken;
 use crate::error::{Error, Result};
 use crate::foreign_action::{Actions, record_without_pointers};
-use crate::foreign_plan::{Plan, Writer, bindings_changed};
+use crate::foreign_plan::{Plan, Writer};
 use crate::session::Session;
 use crate::version::Show;
 use crate::view::{Resolved, View};
-use crate::write::{OldRow, Terms};
+use crate::write::{OldRow, Terms, Updated};
 use pbxt_base::RowId;
 use pbxt_rows::{ColumnSet, HostRecord, Projection};
 use pbxt_txn::Viewer;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub(super) struct Foreign {
     /// The statement keeps them.
     pub checks: bool,
-    /// Changes of bindings when the plan was made.
+    /// Changes of bindings for which the plan is known to hold.
     bindings: Option<u64>,
     plan: Option<Box<Plan>>,
 }
@@ -49,14 +49,35 @@ impl HostTable {
 }
 
 impl HostCursor {
-    /// Makes the plan anew if bindings have changed.
+    /// Makes the plan anew if bindings of its tables have changed.
     fn rebind(&mut self) -> Result<()> {
-        let bindings = self.host.db.bindings();
-        if self.foreign.bindings != Some(bindings) {
-            self.foreign.plan = Plan::of(&self.host, bindings)?;
+        if !self.is_bound() {
+            // The count first: what changes after it is seen by the next look.
+            let bindings = self.host.db.bindings();
+            self.foreign.plan = Plan::of(&self.host)?;
             self.foreign.bindings = Some(bindings);
         }
         Ok(())
+    }
+
+    /// True if the plan still says how its tables are bound (rule FK23).
+    #[inline]
+    fn is_bound(&mut self) -> bool {
+        let bindings = self.host.db.bindings();
+        self.foreign.bindings == Some(bindings) || self.holds_for(bindings)
+    }
+
+    /// Other tables were bound, or ours.
+    #[cold]
+    fn holds_for(&mut self, bindings: u64) -> bool {
+        let holds = match &self.foreign.plan {
+            Some(plan) => plan.is_bound(),
+            None => false,
+        };
+        if holds {
+            self.foreign.bindings = Some(bindings);
+        }
+        holds
     }
 
     /// Locks the parents of a row that is about to be written (rule FK12).
@@ -85,9 +106,10 @@ impl HostCursor {
                 return Ok(());
             };
             let entered = plan.nodes[0].enter_parents(session);
-            if plan.check_bindings(&self.host.db).is_ok() {
+            if self.is_bound() {
                 entered?;
-                return plan.nodes[0].check(session, old, new, None);
+                let plan = self.foreign.plan.as_mut();
+                return plan.map_or(Ok(()), |plan| plan.nodes[0].check(session, old, new, None));
             }
             // A parent came, went or was exchanged before its lock was there.
             if let Err(error @ (Error::Deadlock { .. } | Error::Killed | Error::LockTimeout { .. })) = entered
@@ -122,20 +144,52 @@ impl HostCursor {
         new: HostRecord<'_>,
     ) -> Result<bool> {
         self.refuse_overtaken(session, row)?;
-        self.check_references(session, Some(old), new)?;
-        if !self.is_touched(old, new)? {
-            let written = self.replace(session, row, old, new)?;
-            return self.check_bindings().map(|()| written);
+        loop {
+            self.check_references(session, Some(old), new)?;
+            let updated = if self.is_touched(old, new)? {
+                self.update_referred(session, row, old, new)?
+            } else {
+                self.replace(session, row, old, new, self.foreign.bindings)?
+            };
+            if updated != Updated::Rebound {
+                return Ok(updated == Updated::Written);
+            }
         }
+    }
+
+    /// The same for values that others may refer to.
+    fn update_referred(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        old: HostRecord<'_>,
+        new: HostRecord<'_>,
+    ) -> Result<Updated> {
         session.begin_row()?;
-        let written = self.replace(session, row, old, new);
-        let done = written.and_then(|written| {
-            self.check_bindings()?;
-            if written {
+        let updated = self.replace(session, row, old, new, self.foreign.bindings);
+        let done = updated.and_then(|updated| {
+            if updated == Updated::Written {
                 self.act(session, old, Some(new))?;
             }
-            Ok(written)
+            Ok(updated)
         });
+        self.end_row(session, done)
+    }
+
+    /// The change of a row stays, or is taken back with all that followed from it, also if it was done by bindings that are no
+    /// longer those of its tables (rule FK23).
+    fn end_row(&mut self, session: &mut Session, done: Result<Updated>) -> Result<Updated> {
+        let may_be_stale = matches!(
+            done,
+            Ok(Updated::Written)
+                | Err(Error::RowIsReferenced { .. }
+                    | Error::NoReferencedRow { .. }
+                    | Error::DefinitionChanged { .. })
+        );
+        if may_be_stale && !self.is_bound() {
+            session.take_back_row()?;
+            return Ok(Updated::Rebound);
+        }
         session.end_row(done)
     }
 
@@ -181,32 +235,55 @@ impl HostCursor {
         if self.overtaken(session, row)? == Some(Overtaken::Deleted) {
             return Ok(());
         }
-        let plan = self.foreign.plan.as_mut();
-        let Some(node) = plan
-            .map(|plan| &mut plan.nodes[0])
-            .filter(|node| !node.incoming.is_empty())
-        else {
-            session.delete(&self.host.table, row)?;
-            return self.check_bindings();
-        };
-        session.begin_row()?;
-        let mut replaced: OldRow = std::mem::take(&mut node.replaced);
-        let mut terms = Terms {
-            old: Some(&mut replaced),
-            under: None,
-        };
-        let deleted = session.delete_on(&self.host.table, row, &mut terms);
-        let done = deleted.and_then(|()| self.act_on_deleted(session, replaced));
-        session.end_row(done)
+        loop {
+            self.rebind()?;
+            let plan = self.foreign.plan.as_ref();
+            let is_referred = plan.is_some_and(|plan| !plan.nodes[0].incoming.is_empty());
+            let deleted = if is_referred {
+                self.delete_referred(session, row)?
+            } else {
+                let mut terms = Terms {
+                    bindings: self.foreign.bindings,
+                    ..Terms::default()
+                };
+                session.delete_on(&self.host.table, row, &mut terms)?
+            };
+            if deleted != Updated::Rebound {
+                return Ok(());
+            }
+        }
     }
 
-    fn act_on_deleted(&mut self, session: &mut Session, replaced: OldRow) -> Result<()> {
-        self.check_bindings()?;
+    /// The same for a row that others may refer to.
+    fn delete_referred(&mut self, session: &mut Session, row: RowId) -> Result<Updated> {
+        session.begin_row()?;
+        let plan = self.foreign.plan.as_mut();
+        let mut replaced = plan.map_or_else(OldRow::default, |plan| {
+            std::mem::take(&mut plan.nodes[0].replaced)
+        });
+        let mut terms = Terms {
+            old: Some(&mut replaced),
+            bindings: self.foreign.bindings,
+            ..Terms::default()
+        };
+        let deleted = session.delete_on(&self.host.table, row, &mut terms);
+        if let Some(plan) = &mut self.foreign.plan {
+            plan.nodes[0].replaced = replaced;
+        }
+        let done = deleted.and_then(|deleted| {
+            if deleted == Updated::Written {
+                self.act_on_deleted(session)?;
+            }
+            Ok(deleted)
+        });
+        self.end_row(session, done)
+    }
+
+    fn act_on_deleted(&mut self, session: &mut Session) -> Result<()> {
         let Some(plan) = &mut self.foreign.plan else {
             return Ok(());
         };
         let node = &mut plan.nodes[0];
-        node.replaced = replaced;
         node.read_replaced()?;
         let referred = node.referred.clone();
         self.act(session, record_without_pointers(&referred), None)
@@ -217,14 +294,6 @@ impl HostCursor {
             Some(plan) => Actions::new(session, plan).run(old, new),
             None => Ok(()),
         }
-    }
-
-    /// Rule FK23, after the row is written.
-    fn check_bindings(&self) -> Result<()> {
-        if self.foreign.bindings == Some(self.host.db.bindings()) {
-            return Ok(());
-        }
-        Err(bindings_changed(&self.host.table))
     }
 
     /// Fills `record` with the newest version of a row that this transaction has locked. False if there is none.
@@ -275,6 +344,7 @@ impl Writer {
         let Self { cursor, old, new, .. } = self;
         // SAFETY: as in `records`; writing reads no row.
         let (old, new) = unsafe { (HostRecord::new(old), HostRecord::new(new)) };
-        cursor.replace(session, row, old, new)
+        let updated = cursor.replace(session, row, old, new, None)?;
+        Ok(updated == Updated::Written)
     }
 }

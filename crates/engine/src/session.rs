@@ -585,15 +585,23 @@ impl Session {
 
     /// The change is complete, or it is taken back with all that followed from it.
     pub(crate) fn end_row<T>(&mut self, result: Result<T>) -> Result<T> {
-        // A transaction that was rolled back whole has no mark any more.
-        let Some(mark) = self.work.row.take() else {
-            return result;
-        };
-        if result.is_err() && matches!(self.phase, Phase::Active) {
-            self.suspect_kept();
-            self.roll_back_to_mark(&mark)?;
+        if result.is_err() {
+            self.take_back_row()?;
         }
+        self.work.row = None;
         result
+    }
+
+    /// Takes the change of the row back.
+    pub(crate) fn take_back_row(&mut self) -> Result<()> {
+        match self.work.row.take() {
+            Some(mark) if matches!(self.phase, Phase::Active) => {
+                self.suspect_kept();
+                self.roll_back_to_mark(&mark)
+            }
+            // A transaction that was rolled back whole has no mark any more.
+            _ => Ok(()),
+        }
     }
 
     /// A row is about to be changed that the host judges afterwards: until `release_row` it can be taken back alone (rule

@@ -61,6 +61,8 @@ pub enum Updated {
     Same,
     /// The version beneath does not name a value that was to be shared: nothing was written.
     Unshared,
+    /// Bindings have changed since the caller looked at them: nothing was written (rule FK23).
+    Rebound,
 }
 
 /// What a change asks for besides being done.
@@ -70,6 +72,8 @@ pub(crate) struct Terms<'a> {
     pub old: Option<&'a mut OldRow>,
     /// The row has to be under this key of this index, or it is not the row that is meant.
     pub under: Option<(usize, &'a [u8])>,
+    /// Changes of bindings that the caller knows of; with more of them nothing is written (rule FK23).
+    pub bindings: Option<u64>,
 }
 
 /// A version that was replaced.
@@ -79,7 +83,7 @@ pub(crate) struct OldRow {
 }
 
 /// What is to be written, and values in it that the version beneath has to name (rule S28).
-type Sharing<'a> = (NewVersion<'a>, &'a [BlobRef]);
+pub(crate) type Sharing<'a> = (NewVersion<'a>, &'a [BlobRef]);
 
 /// What a version about to be written would lie on.
 enum Judged {
@@ -104,31 +108,36 @@ impl Session {
 
     /// Replaces the row's visible version. False: the payload is the same, nothing was written.
     pub fn update(&mut self, table: &Arc<Table>, row: RowId, version: NewVersion<'_>) -> Result<bool> {
-        let updated = self.update_sharing(table, row, version, &[])?;
+        let updated = self.update_on(table, row, (version, &[]), &mut Terms::default())?;
         Ok(updated == Updated::Written)
     }
 
-    /// Replaces the row's visible version by one that shares large values with it (rule S28).
-    pub fn update_sharing(
+    /// Replaces the row's visible version on these terms, by one that shares large values with it (rule S28).
+    pub(crate) fn update_on(
         &mut self,
         table: &Arc<Table>,
         row: RowId,
-        version: NewVersion<'_>,
-        shared: &[BlobRef],
+        sharing: Sharing<'_>,
+        terms: &mut Terms<'_>,
     ) -> Result<Updated> {
-        let result = self.change_row(table, row, Some((version, shared)), &mut Terms::default());
+        let result = self.change_row(table, row, Some(sharing), terms);
         self.settle(result)
     }
 
     /// Deletes the row.
     pub fn delete(&mut self, table: &Arc<Table>, row: RowId) -> Result<()> {
-        self.delete_on(table, row, &mut Terms::default())
+        self.delete_on(table, row, &mut Terms::default()).map(|_| ())
     }
 
-    /// Deletes the row on these terms; `RowNotFound` if it does not meet them.
-    pub(crate) fn delete_on(&mut self, table: &Arc<Table>, row: RowId, terms: &mut Terms<'_>) -> Result<()> {
+    /// Deletes the row on these terms; `RowNotFound` if it is not the one they mean.
+    pub(crate) fn delete_on(
+        &mut self,
+        table: &Arc<Table>,
+        row: RowId,
+        terms: &mut Terms<'_>,
+    ) -> Result<Updated> {
         let result = self.change_row(table, row, None, terms);
-        self.settle(result).map(|_| ())
+        self.settle(result)
     }
 
     /// A deadlock victim is rolled back whole before the caller hears of it.
@@ -220,6 +229,12 @@ impl Session {
                 None => Claims::default(),
             };
             let operation = db.guards.enter(self.shard);
+            // Rule FK23: DDL that counts a change after this look waits for the guard.
+            if terms.bindings.is_some_and(|known| known != db.bindings()) {
+                drop(operation);
+                self.withdraw(table, &claims)?;
+                return Ok(Updated::Rebound);
+            }
             match self.write_version(table, row, kind, &beneath, version) {
                 Ok(Attempt::Done(lsn)) => {
                     turn.took();
