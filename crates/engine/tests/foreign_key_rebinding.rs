@@ -157,9 +157,12 @@ fn a_child_that_came_while_its_parent_was_waited_for_is_minded() {
             let mut holder = User::new(&db, 2);
             holder.update(&parent, 1, &row(&[1, 5])).expect("held");
             let table = Arc::clone(&parent);
-            let change = move |user: &mut User| match is_update {
-                false => delete_first(user, &table),
-                true => update_first(user, &table, [9, 5]),
+            let change = move |user: &mut User| {
+                if is_update {
+                    update_first(user, &table, [9, 5])
+                } else {
+                    delete_first(user, &table)
+                }
             };
             let mut children = None;
             let done = while_it_waits(&db, change, || {
