@@ -694,10 +694,7 @@ impl HostCursor {
                 keys: &self.keys,
             };
             let named: Vec<BlobRef> = shared.iter().map(|external| external.blob).collect();
-            let mut terms = Terms {
-                bindings,
-                ..Terms::default()
-            };
+            let mut terms = Terms::bound(bindings);
             let updated = session.update_on(&self.host.table, row, (version, &named), &mut terms);
             match self.note_duplicate(updated)? {
                 // Somebody changed the row since it was read: all values are stored with the new version.

@@ -242,10 +242,7 @@ impl HostCursor {
             let deleted = if is_referred {
                 self.delete_referred(session, row)?
             } else {
-                let mut terms = Terms {
-                    bindings: self.foreign.bindings,
-                    ..Terms::default()
-                };
+                let mut terms = Terms::bound(self.foreign.bindings);
                 session.delete_on(&self.host.table, row, &mut terms)?
             };
             if deleted != Updated::Rebound {

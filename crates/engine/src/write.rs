@@ -76,6 +76,16 @@ pub(crate) struct Terms<'a> {
     pub bindings: Option<u64>,
 }
 
+impl Terms<'_> {
+    /// No terms but that bindings are those.
+    pub(crate) fn bound(bindings: Option<u64>) -> Self {
+        Self {
+            bindings,
+            ..Self::default()
+        }
+    }
+}
+
 /// A version that was replaced.
 #[derive(Debug, Default)]
 pub(crate) struct OldRow {
@@ -241,12 +251,7 @@ impl Session {
                     if beneath.overtaken && self.snapshot_misses(table, row, beneath.word)? {
                         self.work.tables[position].unseen += 1;
                     }
-                    if let Some(version) = version {
-                        if beneath.overtaken {
-                            self.publish_overtaken(table, row, beneath.word, lsn, version.keys)?;
-                        }
-                        self.publish_events(table, row, lsn, version.keys)?;
-                    }
+                    self.publish_change(table, row, &beneath, lsn, version)?;
                     drop(operation);
                     self.count_change(position, row, version, beneath.payload_bytes);
                     let change = version.map_or(RowChange::Delete, |_| RowChange::Update);
@@ -272,6 +277,23 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// The events of a version.
+    #[inline]
+    fn publish_change(
+        &mut self,
+        table: &Table,
+        row: RowId,
+        beneath: &Beneath,
+        lsn: Lsn,
+        version: Option<NewVersion<'_>>,
+    ) -> Result<()> {
+        let Some(version) = version else { return Ok(()) };
+        if beneath.overtaken {
+            self.publish_overtaken(table, row, beneath.word, lsn, version.keys)?;
+        }
+        self.publish_events(table, row, lsn, version.keys)
     }
 
     /// Claims the keys of a change. A transaction waits for one thing at a time: the turn for the row is given up, and the swap finds out
