@@ -7,6 +7,7 @@
   synonyms    one word per thing in the crates, see docs/glossary.md
   floors      only crate io touches files, the clock and threads; crates import downwards only
   crates      every outside crate has its line in docs/dependencies.md
+  locks       the lock file of bench/embedded has what the crates ask for today
   links       relative links in Markdown files lead somewhere
   rules       a rule number that code cites is defined in docs/, and a test that a document names exists
   features    every row of docs/features.md names the test that shows it
@@ -179,6 +180,23 @@ def check_manifest(path, lines):
                 yield 1, f"{name} is not in docs/dependencies.md: add a line that says why it is needed and its licence"
 
 
+def check_lock(path, lines):
+    """A lock file of another workspace: what our crates need must be in it, or `--locked` refuses to build. Cargo looks only when that is built."""
+    if path.name != "Cargo.lock" or len(path.parts) == 1:
+        return
+    for package in tomllib.loads("\n".join(lines))["package"]:
+        crate = package["name"].removeprefix("pbxt-")
+        folder = ROOT / "crates" / ("engine" if crate == "pbxt" else crate)
+        if "source" in package or not folder.is_dir():
+            continue
+        manifest = tomllib.loads((folder / "Cargo.toml").read_text(encoding="utf-8"))
+        tables = [manifest, *manifest.get("target", {}).values()]
+        wanted = {name for table in tables for name, how in table.get("dependencies", {}).items() if isinstance(how, str) or not how.get("optional")}
+        locked = {entry.split()[0] for entry in package.get("dependencies", [])}
+        for name in sorted(wanted - locked):
+            yield 1, f"{package['name']} needs {name} and the lock file does not know: run `cargo metadata --manifest-path {path.parent}/Cargo.toml` once"
+
+
 def check_links(path, lines):
     """Relative links of Markdown files."""
     if path.suffix != ".md":
@@ -245,6 +263,7 @@ CHECKS = (
     check_synonyms,
     check_floors,
     check_manifest,
+    check_lock,
     check_links,
     check_rules,
     check_features,
@@ -258,7 +277,7 @@ def complaints(path):
     except UnicodeDecodeError:
         return
     for check in CHECKS:
-        if path.suffix in SOURCES or check in (check_words, check_manifest, check_links, check_rules, check_features):
+        if path.suffix in SOURCES or check in (check_words, check_manifest, check_lock, check_links, check_rules, check_features):
             yield from check(path, lines)
 
 

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tidy import FEATURES, check_features, check_floors, check_header, check_length, check_rules, check_synonyms, check_words
+from common import ROOT
+from tidy import FEATURES, check_features, check_floors, check_header, check_length, check_lock, check_rules, check_synonyms, check_words
 
 CORE = Path("crates/txn/src/state.rs")
 
@@ -72,3 +73,11 @@ def test_a_feature_without_a_test_that_exists_is_found():
     assert "names no test" in sentences(check_features, FEATURES, [*head, "| `HANDLER` | yes | |"])[0]
     assert "no test test_of_nothing" in sentences(check_features, FEATURES, [*head, "| x | yes | `test_of_nothing` |"])[0]
     assert sentences(check_features, Path("docs/testing.md"), [*head, "| x | yes | |"]) == []
+
+
+def test_a_lock_file_that_does_not_know_what_a_crate_needs_is_found():
+    path = Path("bench/embedded/Cargo.lock")
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    assert sentences(check_lock, path, lines) == []
+    assert "pbxt-io needs aes" in sentences(check_lock, path, [line for line in lines if line != ' "aes",'])[0]
+    assert sentences(check_lock, Path("Cargo.lock"), ["[[package]]", 'name = "pbxt-io"']) == []
