@@ -134,9 +134,5 @@ impl ColumnOrder {
 #[inline]
 pub(crate) fn big_endian(bytes: &[u8]) -> u64 {
     let count = bytes.len().min(BYTES_MAX);
-    let number = bytes[..count]
-        .iter()
-        .fold(0_u64, |number, &byte| number << 8 | byte as u64);
-    // A shift by 64 bits would be refused, and nothing is 0 anyway.
-    number.checked_shl(64 - 8 * count as u32).unwrap_or(0)
+    le_uint(&bytes[..count]).swap_bytes()
 }

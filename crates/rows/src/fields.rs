@@ -14,10 +14,13 @@ pub(crate) fn le_uint(bytes: &[u8]) -> u64 {
         [_, _] => codec::get_u16(bytes, 0) as u64,
         [_, _, _, _] => codec::get_u32(bytes, 0) as u64,
         [_, _, _, _, _, _, _, _] => codec::get_u64(bytes, 0),
-        _ => bytes
-            .iter()
-            .rev()
-            .fold(0, |value, &byte| value << 8 | byte as u64),
+        [] => 0,
+        [first, second, third] => first as u64 | (second as u64) << 8 | (third as u64) << 16,
+        _ => {
+            // Of five to seven the first four and the last four: where both have a byte, it is the same one.
+            let behind = bytes.len() - 4;
+            codec::get_u32(bytes, 0) as u64 | (codec::get_u32(bytes, behind) as u64) << (8 * behind)
+        }
     }
 }
 
@@ -110,6 +113,21 @@ impl<'a> ImageReader<'a> {
             Ok(())
         } else {
             Err(self.corrupt("the end of the image", left))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_every_length_are_read_from_the_lowest_byte_up() {
+        let bytes = [0x81, 0x02, 0xF3, 0x04, 0x95, 0x06, 0xA7, 0xFE];
+        for length in 0..=8 {
+            let digits = bytes[..length].iter().rev();
+            let number = digits.fold(0_u64, |number, &byte| number << 8 | byte as u64);
+            assert_eq!(le_uint(&bytes[..length]), number, "{length} bytes");
         }
     }
 }

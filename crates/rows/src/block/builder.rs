@@ -285,10 +285,10 @@ fn gather(payloads: &[u8], starts: &[u32], head: HeadColumn, out: &mut Vec<u64>)
     match head.len {
         1 => out.extend(fields(1).map(le_uint)),
         2 => out.extend(fields(2).map(le_uint)),
-        3 => out.extend(
-            fields(3).map(|field| field[0] as u64 | (field[1] as u64) << 8 | (field[2] as u64) << 16),
-        ),
+        3 => out.extend(fields(3).map(le_uint)),
         4 => out.extend(fields(4).map(le_uint)),
+        5 => out.extend(fields(5).map(le_uint)),
+        6 => out.extend(fields(6).map(le_uint)),
         8 => out.extend(fields(8).map(le_uint)),
         len => out.extend(fields(len).map(le_uint)),
     }

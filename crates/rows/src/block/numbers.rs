@@ -117,8 +117,21 @@ fn best_arithmetic(values: &[u64], width: usize) -> Form {
     if width == 1 || best.bits <= 8 {
         return best;
     }
+    if swapped_bits_min(values, width).is_some_and(|bits| packed_len(values.len() - 1, bits) >= best.cost) {
+        return best;
+    }
     let swapped = smaller_form(values, width, SWAPPED, |value| swap(value, width));
     if swapped.cost < best.cost { swapped } else { best }
+}
+
+/// Bits that numbers in the other byte order need at least: as many as a few of them. Of those the smallest form may not be that of
+/// the fewest bits, but 17 bytes of head and first value are less than three bits each.
+fn swapped_bits_min(values: &[u64], width: usize) -> Option<u32> {
+    const FEW: usize = 64;
+    const HIDDEN_BITS: u32 = 3;
+    let few = values.get(..FEW)?;
+    let form = smaller_form(few, width, SWAPPED, |value| swap(value, width));
+    Some(form.bits.saturating_sub(HIDDEN_BITS))
 }
 
 #[inline]
@@ -200,7 +213,7 @@ fn best_dictionary(values: &[u64], width: usize, best: Form) -> Option<Dictionar
     };
     let ordered: Vec<u64> = values.iter().map(|&value| order(value)).collect();
     let end = best.bits.min(LOW_BITS_MAX);
-    let (least, (found, codes)) = (0..end).find_map(|low| Some((low, distinct(&ordered, low)?)))?;
+    let (least, (found, codes)) = fewest_low_bits(&ordered, best.bits)?;
     let mut entries = found.clone();
     entries.sort_unstable();
     let mut smallest = (best.cost, 0, Vec::new());
@@ -237,6 +250,33 @@ fn best_dictionary(values: &[u64], width: usize, best: Form) -> Option<Dictionar
     })
 }
 
+/// Entries, and the number of each value's.
+type Coded = (Vec<u64>, Vec<u16>);
+
+/// The fewest low bits that leave no more entries than a dictionary may have, with what `distinct` gives. None if that cannot pay: where
+/// not all bits can be entries there are more than 128, so codes have eight bits, and with them the low bits must be fewer than all.
+fn fewest_low_bits(ordered: &[u64], bits: u32) -> Option<(u32, Coded)> {
+    const CODE_BITS: u32 = 8;
+    if let Some(found) = distinct(ordered, 0) {
+        return Some((0, found));
+    }
+    let most = bits.saturating_sub(CODE_BITS + 1).min(LOW_BITS_MAX - 1);
+    if most == 0 {
+        return None;
+    }
+    let (mut low, mut found) = (most, distinct(ordered, most)?);
+    // More low bits never leave more entries.
+    let mut from = 1;
+    while from < low {
+        let middle = from.midpoint(low);
+        match distinct(ordered, middle) {
+            Some(fewer) => (low, found) = (middle, fewer),
+            None => from = middle + 1,
+        }
+    }
+    Some((low, found))
+}
+
 /// The first entry, then what lies between each and the one before.
 fn gaps_of(entries: &[u64]) -> impl Iterator<Item = u64> {
     let gaps = entries.windows(2).map(|pair| pair[1] - pair[0] - 1);
@@ -244,7 +284,7 @@ fn gaps_of(entries: &[u64]) -> impl Iterator<Item = u64> {
 }
 
 /// All values without their low bits in the order of their first appearance, and the number of each; None if there are too many.
-fn distinct(values: &[u64], low: u32) -> Option<(Vec<u64>, Vec<u16>)> {
+fn distinct(values: &[u64], low: u32) -> Option<Coded> {
     const SLOTS: usize = 1024;
     let mut slots = [0_u16; SLOTS];
     let mut entries: Vec<u64> = Vec::new();
@@ -419,6 +459,71 @@ mod tests {
         reader.end().expect("all was read");
         assert_eq!(values, back, "width {width}");
         out.front.len() + out.tail.len()
+    }
+
+    /// Columns as tables have them, and as nobody would have them.
+    fn columns() -> Vec<(usize, Vec<u64>)> {
+        let mut state = 7_u64;
+        let mut dice = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state >> 11 ^ state << 40
+        };
+        let mut columns = Vec::new();
+        for width in 2..=8 {
+            let mask = mask_of(width);
+            for bits in (2..8 * width as u32).step_by(3) {
+                let (base, range) = (dice(), (1_u64 << bits) - 1);
+                let mut of = |value: &mut dyn FnMut(u64) -> u64| {
+                    let values: Vec<u64> = (0..700).map(|at| value(at) & mask).collect();
+                    columns.push((width, values));
+                };
+                of(&mut |_| base.wrapping_add(dice() & range));
+                of(&mut |at| base.wrapping_add(at * (dice() & range & 0xFFF)));
+                of(&mut |_| swap(base.wrapping_add(dice() & range) & mask, width));
+                of(&mut |_| (dice() % 200) << (bits / 2) | dice() & 0x1F);
+                of(&mut |_| (dice() % 300) << (bits / 2));
+                of(&mut |_| (dice() & range).wrapping_sub(range / 2));
+            }
+        }
+        columns
+    }
+
+    #[test]
+    fn shortcuts_find_what_trying_everything_finds() {
+        let mut dictionaries = [0; 2];
+        for (width, values) in columns() {
+            let best = best_arithmetic(&values, width);
+            let plain = smaller_form(&values, width, 0, |value| value);
+            let swapped = smaller_form(&values, width, SWAPPED, |value| swap(value, width));
+            let tried = if plain.bits > 8 && swapped.cost < plain.cost {
+                swapped
+            } else {
+                plain
+            };
+            let parts = |form: Form| (form.tag, form.base, form.bits, form.cost);
+            assert_eq!(parts(best), parts(tried), "width {width}");
+            if best.bits <= 1 {
+                continue;
+            }
+            let order = |value: u64| {
+                if best.tag & SWAPPED == 0 {
+                    value
+                } else {
+                    swap(value, width)
+                }
+            };
+            let ordered: Vec<u64> = values.iter().map(|&value| order(value)).collect();
+            let end = best.bits.min(LOW_BITS_MAX);
+            let tried = (0..end).find_map(|low| Some((low, distinct(&ordered, low)?)));
+            let found = fewest_low_bits(&ordered, best.bits);
+            dictionaries[usize::from(found.is_some())] += 1;
+            match found {
+                Some(found) => assert_eq!(Some(found), tried, "width {width}, {} bits", best.bits),
+                // Then none of them pays.
+                None => assert!(tried.is_none_or(|(low, _)| low + 8 >= best.bits), "width {width}"),
+            }
+        }
+        assert!(dictionaries.iter().all(|&count| count > 50), "{dictionaries:?}");
     }
 
     #[test]

@@ -104,12 +104,20 @@ fn write_plain(column: ValueColumn<'_>, out: &mut StreamWriter) {
 }
 
 /// Lengths, then bytes.
+/// Bytes that are looked at first.
+const LETTERS_SAMPLE: usize = 4096;
+
 fn write_all(values: &[&[u8]], out: &mut StreamWriter) {
     let lengths: Vec<u64> = values.iter().map(|value| value.len() as u64).collect();
     write_numbers(&lengths, WIDTH, 0, out);
     let bytes = values.concat();
+    let letters_of = |counts: &[u64; 256]| counts.iter().filter(|&&count| count != 0).count();
+    // Most texts have too many letters, and show that soon.
+    if letters_of(&histogram(&bytes[..bytes.len().min(LETTERS_SAMPLE)])) > LETTERS_MAX {
+        return write_bytes(&bytes, out);
+    }
     let counts = histogram(&bytes);
-    let letters = counts.iter().filter(|&&count| count != 0).count();
+    let letters = letters_of(&counts);
     if !(2..=LETTERS_MAX).contains(&letters) || bytes.len() < LETTERS_WORTH {
         return write_bytes(&bytes, out);
     }
