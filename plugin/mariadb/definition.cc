@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "column_types.h"
+#include "definition_files.h"
 
 namespace pbxt {
 namespace {
@@ -252,10 +253,6 @@ void Definition::build(const TABLE* table, const char* name) noexcept {
   def.columns = columns_.data();
   def.index_count = static_cast<uint32_t>(indexes_.size());
   def.indexes = indexes_.data();
-  if (share->frm_image) {
-    def.host_image = share->frm_image->str;
-    def.host_image_len = share->frm_image->length;
-  }
   def.host_version = share->tabledef_version.str;
   def.host_version_len = share->tabledef_version.length;
   if (share->option_struct) {
@@ -263,6 +260,24 @@ void Definition::build(const TABLE* table, const char* name) noexcept {
     def.compression = static_cast<uint8_t>(share->option_struct->compression);
   }
   def.temporary = share->tmp_table != NO_TMP_TABLE;
+}
+
+/* CREATE has the definition at hand; an ALTER in place has written it to the file that takes the table's name
+ * afterwards. */
+void Definition::keep_image(const TABLE* table) noexcept {
+  const TABLE_SHARE* share = table->s;
+  // What no file can be restored of: a table that is gone with its connection, a part of a partitioned one.
+  if (def.temporary || strstr(def.name, kPartition)) return;
+  if (share->frm_image) {
+    def.host_image = share->frm_image->str;
+    def.host_image_len = share->frm_image->length;
+  } else if (read_definition_file(share->normalized_path.str, &image_)) {
+    def.host_image = image_.data();
+    def.host_image_len = image_.size();
+  } else {
+    sql_print_warning(
+        "PBXT: the definition of %s could not be read, so there is no copy of it to be restored", def.name);
+  }
 }
 
 void Definition::describe_columns(const TABLE* table) noexcept {

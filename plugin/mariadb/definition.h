@@ -26,6 +26,10 @@ class Definition {
   /* Adds what is kept of columns at CREATE and ALTER: names, types, defaults. After build(). */
   void describe_columns(const TABLE* table) noexcept;
 
+  /* Adds the server's own definition, which a copied database is opened with elsewhere (definition_files.cc).
+   */
+  void keep_image(const TABLE* table) noexcept;
+
   /* True if an index part is a virtual column: its value must be computed for every change. */
   static bool is_indexed_virtual(const Field* field);
   /* CHAR(n) proper; INET6, UUID and the like also say MYSQL_TYPE_STRING. */
@@ -52,6 +56,7 @@ class Definition {
   std::vector<pbxt_key_part> parts_;
   std::vector<PartWeights> weights_;
   std::vector<pbxt_index> indexes_;
+  std::vector<uint8_t> image_;
 };
 
 }  // namespace pbxt

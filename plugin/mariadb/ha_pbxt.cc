@@ -22,7 +22,7 @@ constexpr double kScanBytesPerUnit = 65536.0;
 constexpr double kEntryUnits = 0.05;
 
 /* Statements that change rows say so themselves; under all others a write lock means FOR UPDATE. */
-bool is_locking_read(THD* thd) {
+bool only_reads(THD* thd) {
   switch (thd_sql_command(thd)) {
     case SQLCOM_SELECT:
     case SQLCOM_SET_OPTION:
@@ -31,6 +31,16 @@ bool is_locking_read(THD* thd) {
     default:
       return false;
   }
+}
+
+/* A write lock is that of FOR UPDATE also where the table's own SELECT says so, in a statement that changes
+ * other tables. The server marks those that it changes. Tables that stored functions use have no SELECT here.
+ */
+bool is_locking_read(THD* thd, const TABLE* table) {
+  if (only_reads(thd)) return true;
+  const TABLE_LIST* list = table->pos_in_table_list ? table->pos_in_table_list->top_table() : nullptr;
+  return list && list->select_lex && list->select_lex->select_lock == st_select_lex::FOR_UPDATE &&
+         !list->updating;
 }
 
 }  // namespace
@@ -49,9 +59,10 @@ handler::Table_flags ha_pbxt::table_flags() const {
   Table_flags flags = HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER | HA_CAN_VIRTUAL_COLUMNS |
                       HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ |
                       HA_CAN_TABLES_WITHOUT_ROLLBACK | HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE |
-                      HA_CAN_SKIP_LOCKED | HA_DUPLICATE_POS | HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE |
-                      HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY | HA_CAN_TABLE_CONDITION_PUSHDOWN |
-                      HA_HAS_RECORDS | HA_PRIMARY_KEY_IN_READ_INDEX | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
+                      HA_CAN_SKIP_LOCKED | HA_CAN_DIRECT_UPDATE_AND_DELETE | HA_DUPLICATE_POS |
+                      HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE | HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY |
+                      HA_CAN_TABLE_CONDITION_PUSHDOWN | HA_HAS_RECORDS | HA_PRIMARY_KEY_IN_READ_INDEX |
+                      HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
   if (skips_rows_it_cannot_change()) flags &= ~HA_CHECK_UNIQUE_AFTER_WRITE;
   return flags;
 }
@@ -61,9 +72,12 @@ ulong ha_pbxt::index_flags(uint index, uint, bool) const {
   if (open_table_ && !open_table_->extended_keys().gives_reference_order(index)) flags |= HA_KEY_SCAN_NOT_ROR;
   if (!table_share || !table_share->key_info || !table_share->field) return flags | HA_KEYREAD_ONLY;
   const KEY& key = table_share->key_info[index];
+  // A hash of long values gives nothing back.
+  if (key.algorithm == HA_KEY_ALG_LONG_HASH) return flags;
+  flags |= HA_KEYREAD_ONLY;
   for (uint i = 0; i < key.user_defined_key_parts; i++)
     if (!table_share->field[key.key_part[i].fieldnr - 1]->stored_in_db()) return flags;
-  flags |= HA_KEYREAD_ONLY | HA_DO_INDEX_COND_PUSHDOWN;
+  flags |= HA_DO_INDEX_COND_PUSHDOWN;
   return can_filter(index) ? flags | HA_DO_RANGE_FILTER_PUSHDOWN : flags;
 }
 
@@ -114,22 +128,6 @@ int ha_pbxt::use_current_generation() {
   return open_cursor();
 }
 
-/* The server computes virtual columns after a read of the row, not after a read of the index alone. It asks
-   index_flags() before it knows which columns are virtual, so what it has derived from the answer is taken
-   back here. */
-void ha_pbxt::forbid_index_only_reads_of_virtual_columns() {
-  lock_shared_ha_data();
-  for (uint i = 0; i < table->s->keys; i++) {
-    if (index_flags(i, 0, true) & HA_KEYREAD_ONLY) continue;
-    table->s->keys_for_keyread.clear_bit(i);
-    for (Field** field = table->field; *field; field++) {
-      (*field)->part_of_key.clear_bit(i);
-      (*field)->part_of_key_not_clustered.clear_bit(i);
-    }
-  }
-  unlock_shared_ha_data();
-}
-
 int ha_pbxt::open(const char* name, int, uint) noexcept {
   name_ = name;
   if (int error = open_cursor()) return error;
@@ -137,7 +135,6 @@ int ha_pbxt::open(const char* name, int, uint) noexcept {
   key_used_on_scan = MAX_KEY;
   open_table_->extended_keys().correct(table);
   ref_length = open_table_->extended_keys().order_bytes() + sizeof(uint64_t);
-  if (table->vfield) forbid_index_only_reads_of_virtual_columns();
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
 }
 
@@ -180,7 +177,7 @@ int ha_pbxt::reset() {
   cond_pop();
   if (cursor_) pbxt_cursor_reset(cursor_);  // none after a TRUNCATE that could not open the table again
   pending_ = Pending::kNothing;
-  seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = false;
+  seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = computes_virtual_ = false;
   columns_changed_ = true;
   return 0;
 }
@@ -199,7 +196,7 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
   Session* session = Session::get(thd, &error);
   if (!session || (error = session->join())) return error;
   bool writes = lock_type >= TL_FIRST_WRITE;
-  bool locking_read = writes && is_locking_read(thd);
+  bool locking_read = writes && is_locking_read(thd, table);
   binding_ = pbxt_bind{};
   binding_.for_write = writes && !locking_read;
   binding_.autonomous = table->s->sequence != nullptr;
@@ -214,6 +211,7 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
   columns_changed_ = true;
   if ((error = to_ha_error(pbxt_cursor_bind(cursor_, session->core(), &binding_), thd))) return error;
   session_ = session;
+  rows_found_ = rows_changed_ = 0;
   return 0;
 }
 
@@ -311,6 +309,7 @@ void ha_pbxt::read_table_size(uint flag) {
   if (stats.records < 2 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN))) stats.records = 2;
   stats.data_file_length = size.data_bytes;
   stats.index_file_length = size.index_bytes;
+  stats.delete_length = size.superseded_bytes;
   stats.mean_rec_length = static_cast<ulong>(size.mean_row_bytes);
   stats.create_time = static_cast<time_t>(size.created_unix_seconds);
   if (flag & HA_STATUS_TIME) stats.update_time = static_cast<time_t>(size.updated_unix_seconds);

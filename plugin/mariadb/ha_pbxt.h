@@ -16,6 +16,7 @@
 #include "foreign_keys.h"
 #include "open_table.h"
 #include "plugin.h"
+#include "rows_done.h"
 
 namespace pbxt {
 class Session;
@@ -89,6 +90,8 @@ class ha_pbxt final : public handler {
   int write_row(const uchar* record) override;
   int update_row(const uchar* old_record, const uchar* new_record) override;
   int delete_row(const uchar* record) override;
+  int direct_delete_rows_init() override;
+  int direct_delete_rows(ha_rows* deleted) override;
   void start_bulk_insert(ha_rows rows, uint flags) override;
   int end_bulk_insert() override;
   void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
@@ -131,7 +134,6 @@ class ha_pbxt final : public handler {
   int open_cursor() noexcept;
   void close_cursor();
   int use_current_generation();
-  void forbid_index_only_reads_of_virtual_columns();
   void put_reference(uchar* reference, uint64_t row_id) const;
   bool orders_references();
   bool always_orders_references() const;
@@ -161,8 +163,9 @@ class ha_pbxt final : public handler {
   int found(pbxt_status status, int nothing_found) {
     if (likely(status == PBXT_OK)) {
       scan_moved_ = true;
+      if (unlikely(++rows_found_ % RowsDone::kTold == 0)) tell_found();
       if (all_columns_) open_table_->reset_nulls(reading_);
-      return 0;
+      return unlikely(computes_virtual_) ? compute_virtual_columns() : 0;
     }
     return status == PBXT_NOT_FOUND || status == PBXT_END ? nothing_found : fail(status);
   }
@@ -176,6 +179,8 @@ class ha_pbxt final : public handler {
   int start_pending();
   int end_scan();
   int choose_columns();
+  int choose_index_columns();
+  int compute_virtual_columns();
   int seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode);
   bool has_whole_columns(uint index) const;
   bool can_filter(uint index) const;
@@ -184,6 +189,7 @@ class ha_pbxt final : public handler {
   static int judge_entry(void* self, uint8_t* record, uint64_t row_id);
   int set_end_of_range(const key_range* end);
   int alter(TABLE* altered, Alter_inplace_info* info);
+  int raise_next_value(const Alter_inplace_info* info);
   /* pbxt_index_build_run or pbxt_index_build_catch_up. */
   using BuildStep = pbxt_status(pbxt_index_build*, void (*)(void*, uint64_t, uint64_t), void*);
   int begin_build(TABLE* altered, Alter_inplace_info* info);
@@ -195,6 +201,12 @@ class ha_pbxt final : public handler {
   int store_version(const uchar* old_record, const uchar* record);
   int write_unlocked_row(const uchar* record);
   int begin_bulk();
+  void tell_found() noexcept;
+  int changed(RowsDone::Deed deed) {
+    if (unlikely(++rows_changed_ % RowsDone::kTold == 0)) tell_changed(deed);
+    return 0;
+  }
+  void tell_changed(RowsDone::Deed deed) noexcept;
   void tell_left_out();
   int raise_auto_increment(Field* field);
   void get_auto_increment_in_group(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
@@ -214,11 +226,14 @@ class ha_pbxt final : public handler {
   bool seek_is_current_ = false; /* the cursor was placed by a search with seek_length_ bytes */
   bool range_end_set_ = false;
   bool in_range_first_ = false;
+  bool in_order_ = false; /* the statement wants rows in the order of the index */
   bool all_columns_ = false;
   bool reads_newest_ = false;   /* read_newest(true) was the last call */
   uchar* reading_ = nullptr;    /* the record being read */
   bool columns_changed_ = true; /* since they were last told to the cursor */
   bool scan_open_ = false;
+  bool computes_virtual_ =
+      false;                /* the server takes virtual columns for read with the index, and they are not */
   bool scan_moved_ = false; /* since position() was last called */
   bool is_clone_ = false;
   bool is_merged_ = false;        /* its scan is the first of those that are merged by row reference */
@@ -229,6 +244,9 @@ class ha_pbxt final : public handler {
   bool bulk_open_ = false;
   bool wants_row_answers_ = false; /* IGNORE, REPLACE or ON DUPLICATE KEY UPDATE */
   ha_rows bulk_rows_ = 0;
+  uint64_t rows_found_ = 0; /* since the statement began */
+  uint64_t rows_changed_ = 0;
+  bool scans_table_ = false;
   uint seek_length_ = 0;
   uint duplicate_index_ = 0;
   uint64_t known_auto_increment_ = 0; /* the engine's next value is at least this */

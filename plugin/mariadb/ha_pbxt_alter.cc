@@ -29,10 +29,15 @@ constexpr alter_table_operations kInstant =
     ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX | ALTER_ADD_PK_INDEX | ALTER_RENAME_INDEX |
     ALTER_COLUMN_INDEX_LENGTH | ALTER_INDEX_ORDER | ALTER_PARTITIONED;
 
-constexpr ulong kInstantOptions = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT | HA_CREATE_USED_MIN_ROWS |
-                                  HA_CREATE_USED_MAX_ROWS | HA_CREATE_USED_AVG_ROW_LENGTH |
-                                  HA_CREATE_USED_STATS_PERSISTENT | HA_CREATE_USED_STATS_AUTO_RECALC |
-                                  HA_CREATE_USED_STATS_SAMPLE_PAGES;
+/* Options that belong to the definition alone: most mean something to other engines. The character set is
+ * that of columns to come; a column that changes its own is told by itself. */
+constexpr ulong kInstantOptions =
+    HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT | HA_CREATE_USED_MIN_ROWS | HA_CREATE_USED_MAX_ROWS |
+    HA_CREATE_USED_AVG_ROW_LENGTH | HA_CREATE_USED_STATS_PERSISTENT | HA_CREATE_USED_STATS_AUTO_RECALC |
+    HA_CREATE_USED_STATS_SAMPLE_PAGES | HA_CREATE_USED_CHARSET | HA_CREATE_USED_DEFAULT_CHARSET |
+    HA_CREATE_USED_ROW_FORMAT | HA_CREATE_USED_KEY_BLOCK_SIZE | HA_CREATE_USED_PACK_KEYS |
+    HA_CREATE_USED_CHECKSUM | HA_CREATE_USED_DELAY_KEY_WRITE | HA_CREATE_USED_TRANSACTIONAL |
+    HA_CREATE_USED_PAGE_CHECKSUM;
 
 constexpr const char* kBuilds = "PBXT has to build an index: use ALGORITHM=NOCOPY";
 
@@ -192,6 +197,7 @@ int ha_pbxt::alter(TABLE* altered, Alter_inplace_info* info) {
   definition.build(altered, name_.c_str());
   definition.describe_columns(altered);
   definition.def.temporary = table->s->tmp_table != NO_TMP_TABLE;
+  definition.keep_image(altered);
   TableForeignKeys foreign_keys;
   if (int error = foreign_keys.for_alter(thd, name_.c_str(), altered, info->alter_info, &definition))
     return error;
@@ -217,24 +223,27 @@ int ha_pbxt::alter(TABLE* altered, Alter_inplace_info* info) {
                       thd);
 }
 
+/* ALTER TABLE ... AUTO_INCREMENT. Durable now: no commit follows whose flush would bring it along. */
+int ha_pbxt::raise_next_value(const Alter_inplace_info* info) {
+  const HA_CREATE_INFO* create_info = info->create_info;
+  bool sets_next_value =
+      (info->handler_flags & ALTER_CHANGE_CREATE_OPTION) && (create_info->used_fields & HA_CREATE_USED_AUTO);
+  if (!sets_next_value) return 0;
+  int error = fail(pbxt_autoinc_raise(open_table_->core(), create_info->auto_increment_value));
+  return error ? error : fail(pbxt_flush(db));
+}
+
+/* The server keeps its old definition if this fails, so the engine's new one is the last thing that can fail;
+ * a next value that is raised for nothing harms nobody. */
 bool ha_pbxt::commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* info, bool commit) {
   if (!commit) {
     if (info->handler_ctx) context_of(info->handler_ctx)->forget();
     info->group_commit_ctx = nullptr;
     return false;
   }
-  if (int error = alter(altered, info)) {
-    if (!ha_thd()->is_error()) print_error(error, MYF(0));
-    return true;
-  }
-  const HA_CREATE_INFO* create_info = info->create_info;
-  bool sets_next_value =
-      (info->handler_flags & ALTER_CHANGE_CREATE_OPTION) && (create_info->used_fields & HA_CREATE_USED_AUTO);
-  if (!sets_next_value) return false;
-  int error = fail(pbxt_autoinc_raise(open_table_->core(), create_info->auto_increment_value));
-  // Durable now: the next value. No commit follows whose flush would bring it along.
-  if (!error) error = fail(pbxt_flush(db));
-  if (error) print_error(error, MYF(0));
+  int error = raise_next_value(info);
+  if (!error) error = alter(altered, info);
+  if (error && !ha_thd()->is_error()) print_error(error, MYF(0));
   return error != 0;
 }
 

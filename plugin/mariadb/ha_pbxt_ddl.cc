@@ -54,6 +54,7 @@ int ha_pbxt::create(const char* name, TABLE* form, HA_CREATE_INFO* create_info) 
   definition.def.auto_increment = create_info->auto_increment_value;
   definition.def.temporary = create_info->tmp_table();
   definition.describe_columns(form);
+  definition.keep_image(form);
   TableForeignKeys foreign_keys;
   if (int error = foreign_keys.for_create(thd, name, form, create_info, &definition)) return error;
   int error = to_ddl_error(pbxt_table_create(db, Session::core_of(thd), &definition.def), thd);

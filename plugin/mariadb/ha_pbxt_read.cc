@@ -9,6 +9,7 @@
  */
 #include "error_map.h"
 #include "ha_pbxt.h"
+#include "row_limit.h"
 #include "session.h"
 
 namespace pbxt {
@@ -63,13 +64,50 @@ int ha_pbxt::choose_columns() {
   return fail(pbxt_cursor_columns(cursor_, reinterpret_cast<const uint8_t*>(wanted->bitmap), bytes));
 }
 
+/* A read of the index alone may use no other columns; the server's list may have more. */
+int ha_pbxt::choose_index_columns() {
+  uint8_t columns[(MAX_FIELDS + 7) / 8] = {};
+  const KEY& key = table->key_info[active_index];
+  for (uint i = 0; i < key.ext_key_parts; i++) {
+    uint column = key.key_part[i].fieldnr - 1;
+    if (bitmap_is_set(table->read_set, column)) columns[column / 8] |= static_cast<uint8_t>(1u << column % 8);
+  }
+  columns_changed_ = true;  // for who reads otherwise next
+  return fail(pbxt_cursor_columns(cursor_, columns, (table->s->fields + 7) / 8));
+}
+
+/* Where a row is read after all, as by a read that locks it, its virtual columns are still to be computed:
+ * the server takes them for read as long as it believes in a read of the index alone. */
+int ha_pbxt::compute_virtual_columns() {
+  uchar* record = table->record[0];
+  uint index = keyread;
+  if (reading_ != record) table->move_fields(table->field, reading_, record);
+  keyread = MAX_KEY;
+  // Also those that others are computed from.
+  MY_BITMAP* wanted = tmp_use_all_columns(table, &table->read_set);
+  int error = table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+  tmp_restore_column_map(&table->read_set, wanted);
+  keyread = index;
+  if (reading_ != record) table->move_fields(table->field, record, reading_);
+  return error;
+}
+
 int ha_pbxt::start_pending() {
   Pending what = pending_;
   pending_ = Pending::kNothing;
-  if (int error = choose_columns()) return error;
+  computes_virtual_ = false;
+  bool by_index_alone = what == Pending::kIndex && table->vfield && keyread_enabled();
+  if (int error = by_index_alone ? choose_index_columns() : choose_columns()) return error;
   scan_open_ = true;
+  scans_table_ = what == Pending::kScan;
   if (what == Pending::kScan) return fail(pbxt_scan_start(cursor_));
   int error = fail(pbxt_index_start(cursor_, active_index));
+  if (by_index_alone && !error && !pbxt_index_covers(cursor_)) {
+    computes_virtual_ = true;
+    error = fail(pbxt_cursor_columns(cursor_, nullptr, 0));
+  }
+  if (uint64_t wanted = error ? 0 : rows_wanted(ha_thd(), table, in_order_))
+    error = fail(pbxt_index_expect(cursor_, wanted));
   bool has_condition = pushed_idx_cond && pushed_idx_cond_keyno == active_index;
   bool has_filter = pushed_rowid_filter && can_filter(active_index);
   if (error || !(has_condition || has_filter)) return error;
@@ -91,6 +129,7 @@ int ha_pbxt::rnd_end() {
 
 int ha_pbxt::end_scan() {
   pending_ = Pending::kNothing;
+  computes_virtual_ = false;
   seek_is_current_ = range_end_set_ = false;
   if (!scan_open_) return 0;
   scan_open_ = false;
@@ -128,6 +167,14 @@ void ha_pbxt::tell_left_out() {
   push_warning_printf(of.thd, Sql_condition::WARN_LEVEL_NOTE, ER_CRASHED_ON_USAGE,
                       "PBXT: %llu more ranges of rows of %s.%s were left out",
                       static_cast<unsigned long long>(more), of.schema, of.table);
+}
+
+/* A scan with a condition is not told of the rows it passes over: it is further than it says. Of a
+ * partitioned table this is the handler of one part. */
+void ha_pbxt::tell_found() noexcept {
+  if (!session_) return;
+  uint64_t whole = scans_table_ ? table->file->stats.records : 0;
+  session_->rows_done().found(session_->thd(), table, whole);
 }
 
 int ha_pbxt::rnd_next(uchar* record) {
@@ -191,8 +238,9 @@ int ha_pbxt::rnd_pos(uchar* record, uchar* position) {
 
 /* ---- index reads ---- */
 
-int ha_pbxt::index_init(uint index, bool) {
+int ha_pbxt::index_init(uint index, bool sorted) {
   active_index = index;
+  in_order_ = sorted;
   seek_is_current_ = range_end_set_ = false;
   pending_ = Pending::kIndex;
   return checks_uniqueness(index) ? read_newest(true) : 0;

@@ -32,8 +32,12 @@ int ha_pbxt::taken_by(uint64_t row_id) {
 int ha_pbxt::store_version(const uchar* old_record, const uchar* record) {
   pbxt_status status = old_record ? pbxt_update(cursor_, pbxt_cursor_row_id(cursor_), old_record, record)
                                   : pbxt_insert(cursor_, record);
-  if (likely(status == PBXT_OK)) return 0;
+  if (likely(status == PBXT_OK)) return changed(old_record ? RowsDone::kUpdated : RowsDone::kInserted);
   return status == PBXT_DUPLICATE_KEY ? key_duplicated() : fail(status);
+}
+
+void ha_pbxt::tell_changed(RowsDone::Deed deed) noexcept {
+  if (session_) session_->rows_done().add(session_->thd(), deed);
 }
 
 int ha_pbxt::store(const uchar* old_record, const uchar* record) {
@@ -99,6 +103,7 @@ int ha_pbxt::end_bulk_insert() {
   if (!bulk_open_) return 0;
   bulk_open_ = false;
   bool abort = ha_thd()->killed || ha_thd()->is_error();
+  if (!abort && rows_changed_ >= RowsDone::kTold) ha_thd()->proc_info = "Sorting and writing the last rows";
   pbxt_status status = pbxt_bulk_end(cursor_, abort);
   if (likely(status == PBXT_OK)) return 0;
   if (status == PBXT_DUPLICATE_KEY) {
@@ -121,7 +126,43 @@ int ha_pbxt::update_row(const uchar* old_record, const uchar* new_record) {
 }
 
 int ha_pbxt::delete_row(const uchar* record) {
-  return fail(pbxt_delete(cursor_, pbxt_cursor_row_id(cursor_), record));
+  pbxt_status status = pbxt_delete(cursor_, pbxt_cursor_row_id(cursor_), record);
+  return likely(status == PBXT_OK) ? changed(RowsDone::kDeleted) : fail(status);
+}
+
+/* ---- DELETE of all rows ---- */
+
+/* The server asks where it would do nothing with a row but hand it on, and no condition chooses. What else is
+ * wanted row by row: an order, a limit, errors that are warnings (IGNORE), history, figures of ANALYZE; and
+ * of parts the server loses the number of rows. */
+int ha_pbxt::direct_delete_rows_init() {
+  LEX* lex = ha_thd()->lex;
+  const SELECT_LEX* select = lex->first_select_lex();
+  const TABLE_LIST* list = table->pos_in_table_list;
+  bool row_by_row = lex->sql_command != SQLCOM_DELETE || table->part_info || lex->ignore ||
+                    lex->analyze_stmt || lex->has_returning() || table->versioned() ||
+                    (list && list->has_period()) || select->order_list.elements != 0 ||
+                    select->limit_params.explicit_limit;
+  return row_by_row ? HA_ERR_WRONG_COMMAND : 0;
+}
+
+/* A stretch at a time, so that others see how far it is. */
+int ha_pbxt::direct_delete_rows(ha_rows* deleted) {
+  *deleted = 0;
+  pending_ = Pending::kNothing;
+  scan_open_ = true;
+  int error = fail(pbxt_scan_start(cursor_));
+  for (bool is_over = false; !error && !is_over;) {
+    uint64_t rows = 0;
+    pbxt_status status = pbxt_delete_scanned(cursor_, RowsDone::kTold, &rows);
+    *deleted += rows;
+    is_over = status == PBXT_END;
+    if (!is_over && !(error = fail(status))) tell_changed(RowsDone::kDeleted);
+  }
+  int end_error = end_scan();
+  if (!error) error = end_error;
+  if (error) print_error(error, MYF(0));  // the server would not
+  return error;
 }
 
 /* The column is not the first of its key: values count up among the rows that have the parts before it in

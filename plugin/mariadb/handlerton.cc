@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "definition_files.h"
 #include "error_map.h"
 #include "foreign_keys_ddl.h"
 #include "ha_pbxt.h"
@@ -104,9 +105,6 @@ bool flush_logs(handlerton*) {
 }
 
 /* ---- tables by path ---- */
-
-/* Between the name of a partitioned table and that of a part of it. */
-constexpr const char* kPartition = "#P#";
 
 handler* create_handler(handlerton* hton, TABLE_SHARE* share, MEM_ROOT* mem_root) {
   return new (mem_root) ha_pbxt(hton, share);

@@ -100,12 +100,21 @@ int generate(void* host_session, const char* table, size_t length, uint8_t* reco
   return thd ? generate_columns(thd, std::string(table, length), record) : HA_ERR_INTERNAL_ERROR;
 }
 
+/* Statements of which the server itself shows the progress are in their last stage by then; for others the
+ * report counts for nothing. */
+void report_progress(void* host_session, uint64_t done, uint64_t total) {
+  THD* thd = thd_of(host_session);
+  if (!thd) return;
+  static_cast<Session*>(host_session)->rows_done().end(thd, static_cast<uint>(done * 100 / total));
+  thd_progress_report(thd, done, total);
+}
+
 }  // namespace
 
 const pbxt_host* host_callbacks() {
   static const pbxt_host callbacks = {write_log,  collation_weights, report_wait, victim_preference,
                                       begin_wait, end_wait,          is_killed,   let_next_commit,
-                                      statement,  weights_context,   generate};
+                                      statement,  weights_context,   generate,    report_progress};
   return &callbacks;
 }
 

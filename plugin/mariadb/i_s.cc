@@ -5,17 +5,12 @@
  * The engine copies each list, in steps, before it gives the first line; nobody is stopped meanwhile. Shown
  * to users with the PROCESS privilege. Table names come as the paths the server gave at CREATE.
  */
-#include "plugin.h"
+#include "i_s.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include <string>
-
-#include "sql_acl.h"
-#include "sql_i_s.h"
-#include "sql_table.h"
-#include "tztime.h"
 
 namespace Show {
 
@@ -70,73 +65,6 @@ static ST_FIELD_INFO pbxt_lock_wait_columns[] = {Column("WAITING_TXN_ID", ULongl
 namespace pbxt {
 namespace {
 
-/* Stores the columns of one row from left to right. */
-class Row {
- public:
-  Row(THD* thd, TABLE* table) : thd_(thd), table_(table), next_(table->field) {}
-
-  void number(uint64_t value) {
-    Field* field = *next_++;
-    field->set_notnull();
-    field->store(static_cast<longlong>(value), true);
-  }
-  void null() { (*next_++)->set_null(); }
-  void number_or_null(uint64_t value) {
-    if (value == 0)
-      null();
-    else
-      number(value);
-  }
-  void text(const char* bytes, size_t length) {
-    Field* field = *next_++;
-    field->set_notnull();
-    field->store(bytes, length, system_charset_info);
-  }
-  void text(const std::string& value) { text(value.data(), value.size()); }
-  void text_or_null(const char* bytes, size_t length) {
-    if (length == 0)
-      null();
-    else
-      text(bytes, length);
-  }
-  void text_or_null(const std::string& value) { text_or_null(value.data(), value.size()); }
-  template <size_t N>
-  void word(const char* const (&words)[N], uint32_t place) {
-    const char* found = place < N ? words[place] : "";
-    text(found, strlen(found));
-  }
-  void time_or_null(uint64_t unix_seconds) {
-    if (unix_seconds == 0) {
-      null();
-      return;
-    }
-    MYSQL_TIME time;
-    thd_->variables.time_zone->gmt_sec_to_TIME(&time, static_cast<my_time_t>(unix_seconds));
-    Field* field = *next_++;
-    field->set_notnull();
-    field->store_time(&time);
-  }
-  bool store() { return schema_table_store_record(thd_, table_); }
-
- private:
-  THD* thd_;
-  TABLE* table_;
-  Field** next_;
-};
-
-struct Listing {
-  THD* thd;
-  TABLE* table;
-  bool failed;
-};
-
-const char* const kTxnStates[] = {"active", "waiting", "prepared", "detached"};
-const char* const kIsolations[] = {"", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"};
-const char* const kConflictModes[] = {"", "ERROR", "WAIT"};
-const char* const kKinds[] = {"table", "row", "rows", "key", "transaction"};
-const char* const kModes[] = {"intent", "shared", "exclusive"};
-const char* const kLockStates[] = {"changed", "granted", "waiting"};
-
 /* The name behind one part of a path: special characters are written as codes there. */
 std::string decoded(const std::string& part) {
   char name[NAME_LEN + 1];
@@ -144,19 +72,12 @@ std::string decoded(const std::string& part) {
   return std::string(name, length);
 }
 
-/* "./schema/table"; a temporary table has a path of the server's own making. */
-void split_path(pbxt_text path, std::string* schema, std::string* table) noexcept {
-  std::string all(path.bytes, path.len);
-  size_t last = all.rfind('/');
-  if (last == std::string::npos) {
-    *table = decoded(all);
-    return;
-  }
-  size_t first = last == 0 ? std::string::npos : all.rfind('/', last - 1);
-  first = first == std::string::npos ? 0 : first + 1;
-  *schema = decoded(all.substr(first, last - first));
-  *table = decoded(all.substr(last + 1));
-}
+const char* const kTxnStates[] = {"active", "waiting", "prepared", "detached"};
+const char* const kIsolations[] = {"", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"};
+const char* const kConflictModes[] = {"", "ERROR", "WAIT"};
+const char* const kKinds[] = {"table", "row", "rows", "key", "transaction"};
+const char* const kModes[] = {"intent", "shared", "exclusive"};
+const char* const kLockStates[] = {"changed", "granted", "waiting"};
 
 /* The key as it is compared, or its hash where the bytes are not known. */
 std::string key_image(const pbxt_locked& what) noexcept {
@@ -259,10 +180,6 @@ int store_lock_wait(void* context, const pbxt_lock_wait_info* wait) noexcept {
   return list->failed;
 }
 
-bool may_see(THD* thd) {
-  return db && !check_global_access(thd, PROCESS_ACL, true);
-}
-
 void warn_of_left_out(THD* thd, uint64_t left_out, const char* what) {
   if (left_out > 0)
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR,
@@ -294,14 +211,31 @@ int fill_lock_waits(THD* thd, TABLE_LIST* tables, Item*) {
   return 0;
 }
 
+}  // namespace
+
+void split_path(pbxt_text path, std::string* schema, std::string* table) noexcept {
+  std::string all(path.bytes, path.len);
+  size_t last = all.rfind('/');
+  if (last == std::string::npos) {
+    *table = decoded(all);
+    return;
+  }
+  size_t first = last == 0 ? std::string::npos : all.rfind('/', last - 1);
+  first = first == std::string::npos ? 0 : first + 1;
+  *schema = decoded(all.substr(first, last - first));
+  *table = decoded(all.substr(last + 1));
+}
+
+bool may_see(THD* thd) {
+  return db && !check_global_access(thd, PROCESS_ACL, true);
+}
+
 int init_table(void* schema_table, ST_FIELD_INFO* columns, int (*fill)(THD*, TABLE_LIST*, Item*)) {
   ST_SCHEMA_TABLE* table = static_cast<ST_SCHEMA_TABLE*>(schema_table);
   table->fields_info = columns;
   table->fill_table = fill;
   return 0;
 }
-
-}  // namespace
 
 int init_txn_table(void* schema_table) {
   return init_table(schema_table, Show::pbxt_txn_columns, fill_txns);

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "decisions.h"
+#include "definition_files.h"
 #include "log.h"
 
 namespace pbxt {
@@ -104,6 +105,7 @@ int init(void* server_hton) {
     close_database();
     return 1;
   }
+  look_for_definition_files();
   sql_print_information("PBXT: %s started.", pbxt_version_text());
   return 0;
 }
@@ -152,4 +154,11 @@ maria_declare_plugin(pbxt){
     PBXT_INFORMATION_SCHEMA("PBXT_TRX", "Running and prepared transactions of PBXT", init_txn_table),
     PBXT_INFORMATION_SCHEMA("PBXT_LOCKS", "Locks of PBXT that are held or waited for", init_lock_table),
     PBXT_INFORMATION_SCHEMA("PBXT_LOCK_WAITS", "Transactions of PBXT that wait, and for whom",
-                            init_lock_wait_table) maria_declare_plugin_end;
+                            init_lock_wait_table),
+    PBXT_INFORMATION_SCHEMA("PBXT_TABLES", "Tables of PBXT and what they take", init_tables_table),
+    PBXT_INFORMATION_SCHEMA("PBXT_INDEXES", "Indexes of PBXT and what they take", init_indexes_table),
+    PBXT_INFORMATION_SCHEMA("PBXT_RUNS", "Runs of rows and index entries of PBXT", init_runs_table),
+    PBXT_INFORMATION_SCHEMA("PBXT_SEGMENTS", "Files of PBXT and what they are for", init_segments_table),
+    PBXT_INFORMATION_SCHEMA("PBXT_CACHES", "Memory of PBXT by what is in it", init_caches_table),
+    PBXT_INFORMATION_SCHEMA("PBXT_STATISTICS", "Figures of PBXT under their names of 2010",
+                            init_statistics_table) maria_declare_plugin_end;

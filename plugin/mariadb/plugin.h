@@ -51,6 +51,7 @@ struct Settings {
   uint64_t cache_bytes;
   uint8_t direct_io;
   uint32_t encryption_key; /* 0: new files are not encrypted */
+  bool restore_definitions;
 };
 Settings settings_at_start();
 void apply_settings(); /* those that can be changed at any time; nothing while the database is not open */
@@ -71,6 +72,14 @@ bool show_engine_status(handlerton* hton, THD* thd, stat_print_fn* print, ha_sta
 int init_txn_table(void* schema_table);
 int init_lock_table(void* schema_table);
 int init_lock_wait_table(void* schema_table);
+
+/* i_s_storage.cc */
+int init_tables_table(void* schema_table);
+int init_indexes_table(void* schema_table);
+int init_runs_table(void* schema_table);
+int init_segments_table(void* schema_table);
+int init_caches_table(void* schema_table);
+int init_statistics_table(void* schema_table);
 
 /* host_callbacks.cc */
 const pbxt_host* host_callbacks();

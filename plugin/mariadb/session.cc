@@ -108,6 +108,7 @@ int Session::join() {
   if (in_multi_statement_transaction(thd_)) trans_register_ha(thd_, true, hton, 0);
   if (state_ == SessionState::kIdle) set_state(SessionState::kActive);
   if (in_statement_) return 0;
+  rows_done_.begin();
   int error = to_ha_error(pbxt_statement_begin(core_), thd_);
   if (!error) in_statement_ = true;
   return error;
@@ -163,6 +164,7 @@ int Session::rollback(bool all) {
 void Session::close() {
   if (state_ == SessionState::kPrepared) pbxt_detach_prepared(core_);
   pbxt_session_close(core_);
+  rows_done_.leave(thd_);
   delete this;
 }
 

@@ -5,6 +5,7 @@
 #define PBXT_PLUGIN_SESSION_H
 
 #include "plugin.h"
+#include "rows_done.h"
 
 namespace pbxt {
 
@@ -43,6 +44,7 @@ class Session {
   pbxt_session* core() const { return core_; }
   THD* thd() const { return thd_; }
   SessionState state() const { return state_; }
+  RowsDone& rows_done() { return rows_done_; }
 
  private:
   explicit Session(THD* thd) : thd_(thd), core_(nullptr), state_(SessionState::kIdle), in_statement_(false) {}
@@ -55,6 +57,7 @@ class Session {
   pbxt_session* core_;
   SessionState state_;
   bool in_statement_;
+  RowsDone rows_done_; /* of the statement */
 };
 
 }  // namespace pbxt

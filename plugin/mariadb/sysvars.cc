@@ -2,8 +2,8 @@
  * sysvars.cc: system variables pbxt_...: the current ones, and those of the PBXT of 2010, which are accepted
  * so that an old settings file still starts a server, with a warning that names what to use instead.
  *
- * pbxt_data_dir, pbxt_cache_size, pbxt_direct_io, pbxt_encrypt and pbxt_encryption_key_id are read once at
- * start. The others are read at the begin of each statement.
+ * pbxt_data_dir, pbxt_cache_size, pbxt_direct_io, pbxt_encrypt, pbxt_encryption_key_id and
+ * pbxt_restore_definitions are read once at start. The others are read at the begin of each statement.
  */
 #include "plugin.h"
 
@@ -15,6 +15,7 @@ ulonglong cache_size;
 ulong direct_io;
 my_bool encrypt_files;
 uint encryption_key_id;
+my_bool restore_definitions;
 uint flush_log_at_trx_commit;
 ulonglong max_snapshot_age;
 my_bool print_all_deadlocks;
@@ -42,6 +43,10 @@ MYSQL_SYSVAR_BOOL(
 MYSQL_SYSVAR_UINT(encryption_key_id, encryption_key_id, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                   "Number of the key that new files are encrypted with, in its newest version", NULL, NULL, 1,
                   1, UINT_MAX32, 0);
+MYSQL_SYSVAR_BOOL(restore_definitions, restore_definitions, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
+                  "Write the definition files of tables that have none, as after the engine's directory was "
+                  "copied from another server",
+                  NULL, NULL, FALSE);
 MYSQL_SYSVAR_UINT(
     flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_RQCMDARG,
     "1: a commit is on disk when it returns; 2: handed to the operating system, on disk within a second; "
@@ -117,7 +122,16 @@ MYSQL_THDVAR_BOOL(
   X(support_xa, "nothing: two-phase commit is always on")                          \
   X(max_threads, "nothing: there is no limit of threads")                          \
   X(index_dirty_threshold, "nothing: it has no counterpart")                       \
-  X(record_write_threshold, "nothing: it has no counterpart")
+  X(record_write_threshold, "nothing: it has no counterpart")                      \
+  X(trx_log_buffer_size, "pbxt_cache_size (one memory budget for everything)")     \
+  X(trx_log_cache_size, "pbxt_cache_size (one memory budget for everything)")      \
+  X(trx_log_threshold, "nothing: it has no counterpart")                           \
+  X(data_log_cache_size, "pbxt_cache_size (one memory budget for everything)")     \
+  X(data_log_buffer_size, "pbxt_cache_size (one memory budget for everything)")    \
+  X(dlog_lev2_cache_file, "nothing: it has no counterpart")                        \
+  X(dlog_lev2_cache_size, "nothing: it has no counterpart")                        \
+  X(dlog_lev2_cache_enabled, "nothing: it has no counterpart")                     \
+  X(enable_replication, "the server's replication: see the guide")
 
 #define PBXT_DECLARE_OLD(name, instead)                                         \
   char* old_##name;                                                             \
@@ -141,12 +155,13 @@ struct st_mysql_sys_var* system_variables[] = {MYSQL_SYSVAR(data_dir),
                                                MYSQL_SYSVAR(encrypt),
                                                MYSQL_SYSVAR(encryption_key_id),
                                                MYSQL_SYSVAR(leave_out_damaged),
+                                               MYSQL_SYSVAR(restore_definitions),
                                                PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
 #undef PBXT_LIST_OLD
 
 Settings settings_at_start() {
   return Settings{data_dir, cache_size, static_cast<uint8_t>(direct_io),
-                  encrypt_files ? encryption_key_id : 0};
+                  encrypt_files ? encryption_key_id : 0, static_cast<bool>(restore_definitions)};
 }
 
 void warn_about_old_settings() {

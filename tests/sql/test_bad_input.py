@@ -396,7 +396,7 @@ def test_an_unknown_option_and_a_wrong_value_are_named(own_server):
 
 
 def test_a_setting_of_the_old_engine_is_accepted_with_a_warning(own_server):
-    server = own_server("--pbxt-index-cache-size=64M")
+    server = own_server("--pbxt-index-cache-size=64M", "--pbxt-trx-log-threshold=32M", "--pbxt-enable-replication=1")
     session = Session(server, None, "PBXT")
     session.ok("CREATE DATABASE d")
     session.ok("USE d")
@@ -404,6 +404,8 @@ def test_a_setting_of_the_old_engine_is_accepted_with_a_warning(own_server):
     session.close()
     lines = [line for line in engine_lines(server.log_text()) if "pbxt_index_cache_size" in line]
     assert lines and "pbxt_cache_size" in lines[0], "the warning must name the setting to use instead"
+    for other in ("pbxt_trx_log_threshold", "pbxt_enable_replication"):
+        assert [line for line in engine_lines(server.log_text()) if other in line], other
 
 
 @pytest.fixture

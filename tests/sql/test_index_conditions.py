@@ -179,6 +179,21 @@ def test_a_scan_that_is_left_early_tries_few_entries(db):
 
 
 @pytest.mark.pbxt_only
+def test_a_limit_bounds_the_entries_that_are_tried(db):
+    fill(db)
+    # The condition holds for every entry, so entries tried are rows read.
+    wanted = "SELECT v FROM t FORCE INDEX (ab) WHERE a >= 0 AND b LIKE '%'"
+    for tail, limit in [("LIMIT 60", 60), ("ORDER BY a LIMIT 60", 60), ("ORDER BY a DESC LIMIT 60", 60), ("LIMIT 20 OFFSET 80", 100)]:
+        rows, counted = handlers(db, f"{wanted} {tail}")
+        # Entries of NULL, one of eleven, are turned away.
+        assert len(rows) in (20, 60) and counted["icp_attempts"] <= 16 + 2 * 32 + limit * 12 // 10, f"{tail}: {counted}"
+    # Without a limit, or where all rows are needed for a few, every entry is tried.
+    for statement in [wanted, f"{wanted} ORDER BY v LIMIT 60", f"SELECT MAX(v) FROM ({wanted} LIMIT 18446744073709551615) x LIMIT 1"]:
+        _, counted = handlers(db, statement)
+        assert counted["icp_attempts"] == ROWS, f"{statement}: {counted}"
+
+
+@pytest.mark.pbxt_only
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 def test_locking_reads_lock_what_matches_and_nothing_else(db, level):
     fill(db)

@@ -54,6 +54,44 @@ def test_a_locking_read_makes_writers_wait(two, lock):
     assert waiting.result().affected == 1
 
 
+LOCKING_SUBQUERIES = [
+    "INSERT INTO log SELECT n, v FROM t WHERE n = 3 FOR UPDATE",
+    "REPLACE INTO log SELECT n, v FROM t WHERE n = 3 FOR UPDATE",
+    "INSERT INTO log VALUES ((SELECT n FROM t WHERE n = 3 FOR UPDATE), 0)",
+    "UPDATE log SET v = (SELECT v FROM t WHERE n = 3 FOR UPDATE)",
+    "DELETE FROM log WHERE n = (SELECT n FROM t WHERE n = 3 FOR UPDATE)",
+    "CREATE TEMPORARY TABLE copied SELECT n, v FROM t WHERE n = 3 FOR UPDATE",
+    "CALL look()",
+]
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize("statement", LOCKING_SUBQUERIES, ids=lambda statement: "_".join(statement.split()[:2]).lower())
+def test_a_locking_read_inside_another_statement_makes_writers_wait(db, two, statement, isolation):
+    one, other = two
+    db.ok("CREATE TABLE log (n INT, v INT) ENGINE={engine}")
+    db.ok("INSERT INTO log VALUES (100, 0)")
+    db.ok("CREATE PROCEDURE look() BEGIN IF (SELECT v FROM t WHERE n = 3 FOR UPDATE) > 100 THEN SELECT 1; END IF; END")
+    one.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
+    one.ok("BEGIN")
+    one.ok(statement)
+    waiting = other.later("UPDATE t SET v = 33 WHERE n = 3")
+    assert waiting.waits()
+    one.ok("COMMIT")
+    assert waiting.result().affected == 1
+
+
+def test_the_target_of_a_locking_insert_select_is_not_read(db, two):
+    one, other = two
+    db.ok("CREATE TABLE log (n INT PRIMARY KEY, v INT) ENGINE={engine}")
+    for n, session in enumerate(two, 1):
+        session.ok("BEGIN")
+        assert session.affected(f"INSERT INTO log SELECT n, v FROM t WHERE n = {n} FOR UPDATE") == 1
+    for session in two:
+        session.ok("COMMIT")
+    assert db.value("SELECT COUNT(*) FROM log") == 2
+
+
 def test_shared_locks_do_not_exclude_each_other(two):
     one, other = two
     for session in two:

@@ -110,3 +110,26 @@ def test_long_ranges_are_estimated_within_a_tenth(filled):
         found = filled.value(f"SELECT COUNT(*) FROM orders WHERE {condition}")
         rows = int(filled.rows(f"EXPLAIN SELECT id FROM orders FORCE INDEX (clerk, placed, PRIMARY, customer) WHERE {condition}")[0][8])
         assert abs(rows - found) <= found / 10, condition
+
+
+@pytest.mark.pbxt_only
+def test_who_opens_a_table_again_needs_no_samples_of_its_indexes(db):
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, a INT, b INT, KEY (a), KEY (b)) ENGINE=PBXT")
+    db.ok("INSERT INTO t SELECT seq, seq MOD 500, seq MOD 7000 FROM seq_1_to_60000")
+
+    def blocks_looked_at():
+        figures = dict(db.rows("SHOW GLOBAL STATUS LIKE 'pbxt_block_cache_%'"))
+        return int(figures["Pbxt_block_cache_hits"]) + int(figures["Pbxt_block_cache_misses"])
+
+    def looks_of_an_explain():
+        before = blocks_looked_at()
+        rows = db.rows("EXPLAIN SELECT * FROM t x JOIN t y ON x.a = y.b")[1][8]
+        return blocks_looked_at() - before, rows
+
+    first, rows = looks_of_an_explain()
+    assert first > 100, "three indexes are sampled, 64 leaves each"
+    for statement in ("FLUSH TABLES", "ALTER TABLE t ADD COLUMN c INT, ALGORITHM=INSTANT"):
+        db.ok(statement)
+        assert looks_of_an_explain() == (0, rows), statement
+    db.ok("ANALYZE TABLE t")
+    assert looks_of_an_explain()[0] > 100, "ANALYZE lets the next statement sample anew"

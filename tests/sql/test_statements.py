@@ -118,6 +118,68 @@ def test_a_statement_may_read_the_table_it_writes(twin):
     twin.same_table("t")
 
 
+def test_a_delete_of_all_rows_is_a_delete_of_each(twin):
+    twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT, KEY (v)) ENGINE={engine}")
+    fill = "INSERT INTO t SELECT seq, seq % 10 FROM seq_1_to_3000"
+    twin.ok(fill)
+    twin.ok("DELETE FROM t")  # affected rows are compared
+    twin.same("SELECT COUNT(*) FROM t")
+    twin.ok(fill)
+    twin.ok("BEGIN")
+    twin.ok("INSERT INTO t VALUES (5000, 5)")
+    twin.ok("SAVEPOINT a")
+    twin.ok("DELETE FROM t")
+    twin.same_table("t")
+    twin.ok("ROLLBACK TO a")
+    twin.same_table("t")
+    twin.ok("ROLLBACK")
+    twin.same_table("t")
+    twin.same("DELETE FROM t RETURNING n + v")
+    twin.ok(fill)
+    twin.ok("DELETE FROM t ORDER BY n DESC LIMIT 2000")
+    twin.same_table("t")
+    twin.ok("CREATE TABLE log (n INT)")
+    twin.ok("CREATE TRIGGER ad AFTER DELETE ON t FOR EACH ROW INSERT INTO log VALUES (OLD.n)")
+    twin.ok("DELETE FROM t")
+    twin.same("SELECT COUNT(*), SUM(n) FROM log")
+
+
+def test_a_delete_of_all_rows_with_children(twin):
+    twin.ok("CREATE TABLE p (n INT PRIMARY KEY) ENGINE={engine}")
+    twin.ok("CREATE TABLE c (n INT, FOREIGN KEY (n) REFERENCES p (n) ON DELETE CASCADE) ENGINE={engine}")
+    twin.ok("CREATE TABLE r (n INT, FOREIGN KEY (n) REFERENCES p (n)) ENGINE={engine}")
+    twin.ok("INSERT INTO p SELECT seq FROM seq_1_to_2000")
+    twin.ok("INSERT INTO c SELECT seq FROM seq_1_to_2000")
+    twin.ok("INSERT INTO r VALUES (1500)")
+    twin.fails("DELETE FROM p", 1451)
+    for table in ("p", "c"):
+        twin.same_table(table)
+    twin.ok("DELETE IGNORE FROM p")
+    for table in ("p", "c"):
+        twin.same_table(table)
+    twin.ok("DELETE FROM r")
+    twin.ok("DELETE FROM p")
+    for table in ("p", "c"):
+        twin.same_table(table)
+
+
+def test_a_delete_of_all_rows_keeps_history_and_what_lies_outside_a_period(twin):
+    twin.ok("CREATE TABLE v (n INT PRIMARY KEY) ENGINE={engine} WITH SYSTEM VERSIONING")
+    twin.ok("INSERT INTO v SELECT seq FROM seq_1_to_1500")
+    twin.ok("DELETE FROM v")
+    twin.same("SELECT COUNT(*) FROM v FOR SYSTEM_TIME ALL")
+    twin.ok("CREATE TABLE a (n INT, b DATE, e DATE, PERIOD FOR p (b, e)) ENGINE={engine}")
+    twin.ok("INSERT INTO a SELECT seq, '2020-01-01', '2020-12-31' FROM seq_1_to_1500")
+    twin.ok("DELETE FROM a FOR PORTION OF p FROM '2020-03-01' TO '2020-06-01'")
+    twin.same("SELECT b, e, COUNT(*) FROM a GROUP BY b, e ORDER BY b")
+    twin.ok("CREATE TABLE h (n INT PRIMARY KEY) ENGINE={engine} PARTITION BY HASH (n) PARTITIONS 4")
+    twin.ok("INSERT INTO h SELECT seq FROM seq_1_to_4000")
+    twin.ok("DELETE FROM h PARTITION (p1)")
+    twin.same("SELECT COUNT(*), SUM(n) FROM h")
+    twin.ok("DELETE FROM h")
+    twin.same("SELECT COUNT(*) FROM h")
+
+
 def test_order_by_and_limit_bound_what_is_changed(twin):
     twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT, KEY (v)) ENGINE={engine}")
     twin.ok("INSERT INTO t SELECT seq, CAST(seq AS SIGNED) * 37 % 101 - 50 FROM seq_1_to_300")

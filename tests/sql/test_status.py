@@ -34,6 +34,25 @@ def test_table_status_counts_rows_and_bytes(db):
 
 
 @pytest.mark.pbxt_only
+def test_table_status_says_what_is_free(db):
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, v VARCHAR(200)) ENGINE=PBXT")
+    db.ok("INSERT INTO t SELECT seq, CONCAT(SHA1(seq), SHA1(seq + 0.5), SHA1(-seq), MD5(seq)) FROM seq_1_to_100000")
+
+    def sizes():
+        row = db.rows("SHOW TABLE STATUS LIKE 't'")[0]
+        return row[6], row[9]
+
+    length, free = sizes()
+    assert length > 5_000_000 and free == 0
+    db.ok("DELETE FROM t WHERE n MOD 2 = 0")
+    length, free = sizes()
+    assert 0.3 < free / length < 0.7, f"{free} of {length}"
+    db.ok("OPTIMIZE TABLE t")
+    length, free = sizes()
+    assert free == 0 and length < 8_000_000, f"{free} of {length}"
+
+
+@pytest.mark.pbxt_only
 def test_count_star_takes_no_scan(db):
     db.ok("CREATE TABLE t (n INT) ENGINE={engine}")
     db.ok("INSERT INTO t SELECT seq FROM seq_1_to_500000")

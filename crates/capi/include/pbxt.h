@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define PBXT_ABI_VERSION 7u
+#define PBXT_ABI_VERSION 8u
 
 typedef struct pbxt_db pbxt_db;           /* one open database directory */
 typedef struct pbxt_session pbxt_session; /* one connection: at most one transaction at a time */
@@ -117,6 +117,9 @@ typedef struct pbxt_host {
      foreign key, which depend on others: the stored ones and those in indexes. Returns 0, or any other number
      if it cannot. Called by the session's own thread. May be NULL: then such tables are not changed. */
   int (*generate)(void* host_session, const char* table, size_t table_len, uint8_t* record);
+  /* How far a long step of the session's statement is: the end of a bulk load. Called by the session's own
+     thread, some times a second. May be NULL. */
+  void (*progress)(void* host_session, uint64_t done, uint64_t total);
 } pbxt_host;
 
 /* ---- database -------------------------------------------------------------------------------- */
@@ -563,7 +566,9 @@ pbxt_status pbxt_index_parts(const pbxt_table* table, uint32_t index, uint32_t* 
 
 typedef struct pbxt_table_info {
   uint64_t rows_estimate; /* committed rows now */
-  uint64_t data_bytes, index_bytes, mean_row_bytes;
+  uint64_t data_bytes, index_bytes;
+  uint64_t superseded_bytes; /* of data_bytes, about what merges will give back */
+  uint64_t mean_row_bytes;
   uint64_t auto_increment_next;
   uint64_t created_unix_seconds, updated_unix_seconds;
   uint64_t table_id;
@@ -578,6 +583,9 @@ pbxt_status pbxt_table_analyze(pbxt_table* table);
 /* The host's definition version kept with the table. *len in: capacity; out: bytes. */
 pbxt_status pbxt_table_host_version(pbxt_db* db, const char* name, size_t name_len, uint8_t* out,
                                     size_t* len);
+/* The host's own definition kept with the table; gives no bytes where there is none. */
+pbxt_status pbxt_table_host_image(pbxt_db* db, const char* name, size_t name_len,
+                                  void (*give)(void* ctx, const uint8_t* image, size_t len), void* ctx);
 
 /* Verifies rows, chains and indexes against each other for the session's snapshot; report() gets one line a
  * finding. findings counts them. Can be stopped by kill. progress may be NULL. */
@@ -681,6 +689,10 @@ typedef enum pbxt_seek {
 } pbxt_seek;
 
 pbxt_status pbxt_index_start(pbxt_cursor* cursor, uint32_t index);
+/* After pbxt_index_start: about so many rows will be asked for, 0: all. A wrong number costs time alone. */
+pbxt_status pbxt_index_expect(pbxt_cursor* cursor, uint64_t rows);
+/* After pbxt_index_start: 1 if all wanted columns are filled from entries of the index, virtual ones too. */
+int pbxt_index_covers(pbxt_cursor* cursor);
 pbxt_status pbxt_index_seek(pbxt_cursor* cursor, const uint8_t* tuple, uint32_t parts, pbxt_seek mode,
                             uint8_t* record);
 pbxt_status pbxt_index_first(pbxt_cursor* cursor, uint8_t* record);
@@ -732,6 +744,9 @@ pbxt_status pbxt_insert(pbxt_cursor* cursor, const uint8_t* record);
 pbxt_status pbxt_update(pbxt_cursor* cursor, uint64_t row_id, const uint8_t* old_record,
                         const uint8_t* new_record);
 pbxt_status pbxt_delete(pbxt_cursor* cursor, uint64_t row_id, const uint8_t* record);
+/* Deletes the rows that the table scan comes to next, at most `limit`. PBXT_END: fewer, the scan is over.
+ * After an error the statement must be rolled back. */
+pbxt_status pbxt_delete_scanned(pbxt_cursor* cursor, uint64_t limit, uint64_t* deleted);
 
 /* Many rows: between begin and end the engine may take the rows of pbxt_insert into a load, which is sorted
  * and written beside the log and becomes part of the table at the end, or before anything else is done with

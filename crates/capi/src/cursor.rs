@@ -341,6 +341,27 @@ pub unsafe extern "C" fn pbxt_index_start(handle: *mut PbxtCursor, index: u32) -
 
 /// See the header.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_index_covers(handle: *mut PbxtCursor) -> i32 {
+    value(0, || {
+        // SAFETY: a valid handle.
+        let cursor = unsafe { cursor(handle) };
+        cursor.map_or(0, |cursor| i32::from(cursor.cursor.covers()))
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_index_expect(handle: *mut PbxtCursor, rows: u64) -> Status {
+    call(|| {
+        // SAFETY: a valid handle with its session.
+        let (cursor, _, _) = unsafe { cursor(handle)?.split()? };
+        cursor.expect(rows);
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_index_seek(
     handle: *mut PbxtCursor,
     tuple: *const u8,
@@ -597,6 +618,26 @@ pub unsafe extern "C" fn pbxt_delete(handle: *mut PbxtCursor, row_id: u64, _reco
         let deleted = cursor.delete(session, RowId::new(row_id));
         outer.judged(deleted)?;
         Ok(finish_autonomous(outer)?)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_delete_scanned(
+    handle: *mut PbxtCursor,
+    limit: u64,
+    deleted: *mut u64,
+) -> Status {
+    call(|| {
+        // SAFETY: a valid handle with its session.
+        let outer = unsafe { cursor(handle)? };
+        // SAFETY: as above.
+        let (cursor, session, _) = unsafe { outer.split()? };
+        let done = cursor.delete_scanned(session, limit);
+        let rows = outer.judged(done)?;
+        // SAFETY: a place of the caller.
+        unsafe { *deleted = rows };
+        answer(rows == limit, Status::End)
     })
 }
 

@@ -21,6 +21,7 @@ pub struct PbxtHost {
     pub statement: Option<unsafe extern "C" fn(*mut c_void, *mut c_char, usize) -> usize>,
     pub weights_context: Option<unsafe extern "C" fn(u32, u32, i32, i32) -> *const c_void>,
     pub generate: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *mut u8) -> i32>,
+    pub progress: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
 }
 
 impl PbxtHost {
@@ -77,6 +78,13 @@ impl WaitObserver for PbxtHost {
         // SAFETY: as above.
         self.is_killed
             .is_some_and(|killed| host_session != 0 && unsafe { killed(pointer(host_session)) } != 0)
+    }
+
+    fn progress(&self, host_session: usize, done: u64, total: u64) {
+        if let (Some(progress), true) = (self.progress, host_session != 0) {
+            // SAFETY: as above; the session's own thread calls.
+            unsafe { progress(pointer(host_session), done, total) }
+        }
     }
 
     fn statement(&self, host_session: usize, bytes_max: usize) -> Option<String> {

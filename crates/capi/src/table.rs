@@ -224,6 +224,7 @@ pub struct PbxtTableInfo {
     pub rows_estimate: u64,
     pub data_bytes: u64,
     pub index_bytes: u64,
+    pub superseded_bytes: u64,
     pub mean_row_bytes: u64,
     pub auto_increment_next: u64,
     pub created_unix_seconds: u64,
@@ -243,6 +244,7 @@ pub unsafe extern "C" fn pbxt_get_table_info(handle: *mut PbxtTable, out: *mut P
                 rows_estimate: info.rows,
                 data_bytes: info.data_bytes,
                 index_bytes: info.index_bytes,
+                superseded_bytes: info.superseded_bytes,
                 mean_row_bytes: info.mean_row_bytes,
                 auto_increment_next: info.next_auto_increment,
                 created_unix_seconds: info.created,
@@ -310,6 +312,25 @@ pub unsafe extern "C" fn pbxt_table_host_version(
             std::ptr::copy_nonoverlapping(version.as_ptr(), out, version.len());
             *len = version.len();
         }
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_table_host_image(
+    db: *mut PbxtDb,
+    name: *const c_char,
+    name_len: usize,
+    give: unsafe extern "C" fn(*mut c_void, *const u8, usize),
+    ctx: *mut c_void,
+) -> Status {
+    call(|| {
+        // SAFETY: valid for the call.
+        let (db, name) = unsafe { (database(db)?, text(name, name_len)?) };
+        let def = db.db.catalog.find(name)?.def();
+        // SAFETY: the caller's function; the image outlives the call.
+        unsafe { give(ctx, def.host_image.as_ptr(), def.host_image.len()) };
         Ok(())
     })
 }

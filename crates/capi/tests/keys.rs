@@ -21,6 +21,7 @@ static NO_HOST: PbxtHost = PbxtHost {
     statement: None,
     weights_context: None,
     generate: None,
+    progress: None,
 };
 
 /// Byte that the key consists of; 0: there is none. This is the only test that changes it.

@@ -6,7 +6,7 @@
 //! rows name is collected, and the rest is dead. It is exact, so it makes good whatever was missed before.
 //! Order: 1 segments are chosen of which every value is named by now or never will be (rule S26); they take no more.
 //! 2 table by table the words, then the shape (rule B2). 3 what is left of these segments is noted as dead.
-//! Rules: S26 to S29 (docs/storage.md, large values).
+//! Rules: S26 to S29 (docs/storage.md, large values), S53.
 //! Latches and I/O: none; reads the log and all row pieces of tables with columns of variable length, in one step.
 //! After a crash: ranges that no image has are found by the next one; each opening asks for one.
 
@@ -17,7 +17,7 @@ use crate::homing::{RowFate, fate_of};
 use crate::pacing::Progress;
 use crate::row_pieces::SlotReader;
 use crate::table::Table;
-use pbxt_base::{CommitTs, RowId, SegmentId};
+use pbxt_base::{CommitTs, Lsn, RowId, SegmentId};
 use pbxt_rows::BlobRef;
 use pbxt_segment::SEGMENT_HEADER_BYTES;
 use roaring::RoaringTreemap;
@@ -37,6 +37,8 @@ pub(super) struct CensusState {
     last: Option<Done>,
     /// Something happened that leaves values behind which only a census finds.
     suspects: bool,
+    /// Start of the newest checkpoint when one failed (rule S53).
+    failed: Option<Lsn>,
 }
 
 /// How things were when a census was taken.
@@ -80,9 +82,11 @@ impl Database {
             }
             Err(error) => {
                 state.suspects |= suspects;
+                state.failed = Some(self.checkpoint_start());
                 return Err(error);
             }
         };
+        state.failed = None;
         state.last = Some(Done {
             changes,
             checkpoints,
@@ -100,6 +104,9 @@ impl Database {
     pub(crate) fn census_due(&self) -> Result<bool> {
         let (last, suspects) = {
             let state = self.upkeep.blobs.census.lock();
+            if state.failed == Some(self.checkpoint_start()) {
+                return Ok(false);
+            }
             (state.last, state.suspects)
         };
         let (changes, checkpoints) = self.census_counts();

@@ -15,7 +15,7 @@
 //! After a crash: a load that was not made part of the table has left no trace but files that are removed at open.
 
 use crate::bulk_chunk::Chunk;
-use crate::bulk_writer::{BulkWriter, Failed, Loaded};
+use crate::bulk_writer::{BulkWriter, Failed, Loaded, Signals};
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::session::Session;
@@ -24,7 +24,7 @@ use crate::write::NewVersion;
 use pbxt_base::{Error as StorageError, Lsn, RowId, TxnId};
 use pbxt_io::{Answer, Lane};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Rows, or bytes of payload and keys, of a bracket that are written row by row before a load begins.
@@ -32,6 +32,10 @@ const SINGLE_ROWS: u64 = 1000;
 const SINGLE_BYTES: u64 = 256 << 10;
 /// A load of fewer bytes is played back row by row (rule L5).
 const LOAD_BYTES_MIN: usize = 8 << 20;
+/// A chunk is handed over early only if it has this part of what was handed over before (rule L13).
+const PART_OF_ALL: usize = 8;
+/// Bytes that come between two looks at whether the thread of a load is free.
+const LOOK_BYTES: usize = 256 << 10;
 /// Bytes of a chunk.
 const CHUNK_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=64 << 20;
 /// A chunk that is filled, one that is written, and what sorting and merging need.
@@ -131,7 +135,10 @@ enum State {
 #[derive(Debug)]
 struct Load {
     chunk: Chunk,
+    /// At which the chunk may be handed over, and at which it must be (rule L13).
     chunk_bytes: usize,
+    chunk_bytes_max: usize,
+    handed_over_bytes: usize,
     spare: Option<Chunk>,
     rows: u64,
     payload_bytes: u64,
@@ -139,7 +146,7 @@ struct Load {
     is_writing: bool,
     /// Chunks were handed over.
     has_written: bool,
-    stop: Arc<AtomicBool>,
+    signals: Arc<Signals>,
     place: Place,
     _share: Share,
 }
@@ -185,8 +192,8 @@ impl Load {
         let Some(share) = Share::take(db) else {
             return Ok(None);
         };
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut writer = Some(Box::new(BulkWriter::new(db, table, &stop)));
+        let signals = Arc::new(Signals::default());
+        let mut writer = Some(Box::new(BulkWriter::new(db, table, &signals)));
         let place = if db.has_background() {
             let lane = Lane::spawn("pbxt-load", move |job| work(&mut writer, job));
             Place::Lane(lane.map_err(|source| StorageError::Io {
@@ -197,21 +204,24 @@ impl Load {
         } else {
             Place::Here(writer)
         };
+        let chunk_bytes_max = share.chunk_bytes();
         Ok(Some(Self {
             chunk: Chunk::new(table.indexes.len()),
-            chunk_bytes: share.chunk_bytes(),
+            chunk_bytes: LOAD_BYTES_MIN.min(chunk_bytes_max),
+            chunk_bytes_max,
+            handed_over_bytes: 0,
             spare: Some(Chunk::new(table.indexes.len())),
             rows: 0,
             payload_bytes: 0,
             is_writing: false,
             has_written: false,
-            stop,
+            signals,
             place,
             _share: share,
         }))
     }
 
-    /// True if the row filled the chunk.
+    /// True if the chunk may be handed over.
     #[inline]
     fn add(&mut self, version: NewVersion<'_>) -> bool {
         self.chunk.push(version.payload, version.keys);
@@ -222,11 +232,16 @@ impl Load {
 
     /// True if the rows are so few that runs are not worth it (rule L5).
     fn is_small(&self) -> bool {
-        !self.has_written && self.chunk.bytes() < LOAD_BYTES_MIN.min(self.chunk_bytes / 2)
+        !self.has_written && self.chunk.bytes() < LOAD_BYTES_MIN.min(self.chunk_bytes_max / 2)
     }
 
-    /// Gives the full chunk to the writer, once that has given back the one before.
+    /// Gives the chunk to the writer: at once if that is free, once it has given back the one before if the chunk is full, later
+    /// otherwise.
     fn hand_over(&mut self, session: &Session) -> Result<()> {
+        if self.chunk.bytes() < self.chunk_bytes_max && !self.is_writer_free()? {
+            self.chunk_bytes = (self.chunk.bytes() + LOOK_BYTES).min(self.chunk_bytes_max);
+            return Ok(());
+        }
         self.wait_for_chunk(session)?;
         let empty = self
             .spare
@@ -235,9 +250,26 @@ impl Load {
         let full = std::mem::replace(&mut self.chunk, empty);
         self.has_written = true;
         self.is_writing = true;
+        self.handed_over_bytes += full.bytes();
+        let part = self.handed_over_bytes / PART_OF_ALL;
+        self.chunk_bytes = LOAD_BYTES_MIN.max(part).min(self.chunk_bytes_max);
         match self.give(Job::Take(full)) {
             Some(done) => self.take_back(done),
             None => Ok(()),
+        }
+    }
+
+    fn is_writer_free(&mut self) -> Result<bool> {
+        let Place::Lane(lane) = &self.place else {
+            return Ok(true);
+        };
+        if !self.is_writing {
+            return Ok(true);
+        }
+        match lane.answer(Duration::ZERO) {
+            Answer::Ready(done) => self.take_back(done).map(|()| true),
+            Answer::NotYet => Ok(false),
+            Answer::Never => Err(thread_is_gone()),
         }
     }
 
@@ -278,10 +310,13 @@ impl Load {
                 Answer::Ready(done) => return Ok(done),
                 Answer::Never => return Err(thread_is_gone()),
                 Answer::NotYet if session.db.waits.host_killed(&session.gate) => {
-                    self.stop.store(true, Ordering::Relaxed);
+                    self.signals.stop();
                     return Err(Error::Killed);
                 }
-                Answer::NotYet => {}
+                Answer::NotYet => session
+                    .db
+                    .waits
+                    .host_progress(&session.gate, self.signals.progress()),
             }
         }
     }
@@ -303,7 +338,7 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.signals.stop();
     }
 }
 

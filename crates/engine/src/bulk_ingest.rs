@@ -85,6 +85,7 @@ impl Session {
         }
         let db = Arc::clone(&self.db);
         let mut turn = Turn::none(&db.waits);
+        let mut waited_for = None;
         let mut rival = Rival::default();
         loop {
             let given_up = db.waits.given_up();
@@ -99,6 +100,13 @@ impl Session {
                     self.withdraw_load(table, loaded);
                     let resource = Resource::Key(table.indexes[index].def.id, key);
                     self.shown.about_key(&[]);
+                    // A place in a line is for its key alone (rule T13).
+                    if waited_for
+                        .replace(resource)
+                        .is_some_and(|before| before != resource)
+                    {
+                        turn = Turn::none(&db.waits);
+                    }
                     // One more, by this load itself.
                     let blockers = || claimant(&db, txn, given_up + 1);
                     let waited = self.wait(&mut turn, table, resource, LockMode::Exclusive, false, blockers);

@@ -23,7 +23,7 @@ use pbxt_segment::{PieceFile, PieceWriter, SegmentClass};
 use pbxt_txn::Stamp;
 use roaring::RoaringTreemap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Indexes whose runs are built at the same time, at most.
 const BUILDERS: usize = 2;
@@ -66,12 +66,47 @@ impl<E: Into<Error>> From<E> for Failed {
     }
 }
 
+/// What the thread of a load and the session that waits for it tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    stop: AtomicBool,
+    /// Index entries that were merged into runs, and all that will be; 0 before that begins.
+    merged: AtomicU64,
+    to_merge: AtomicU64,
+}
+
+impl Signals {
+    /// Nobody wants the load any more.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// How far the end of the load is: entries merged, and all there are.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        let all = self.to_merge.load(Ordering::Relaxed);
+        (self.merged.load(Ordering::Relaxed).min(all), all)
+    }
+
+    fn expect(&self, entries: u64) {
+        self.to_merge.store(entries, Ordering::Relaxed);
+    }
+
+    /// Counts merged entries; an error if the load is to stop.
+    fn advance(&self, entries: u64) -> Result<()> {
+        self.merged.fetch_add(entries, Ordering::Relaxed);
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Killed);
+        }
+        Ok(())
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct BulkWriter {
     db: Arc<Database>,
     table: Arc<Table>,
-    stop: Arc<AtomicBool>,
+    signals: Arc<Signals>,
     /// Index by which rows are ordered.
     cluster: Option<usize>,
     out: Option<PieceWriter>,
@@ -92,12 +127,12 @@ struct LastChunk {
 }
 
 impl BulkWriter {
-    pub(crate) fn new(db: &Arc<Database>, table: &Arc<Table>, stop: &Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(db: &Arc<Database>, table: &Arc<Table>, signals: &Arc<Signals>) -> Self {
         let primary = table.indexes.iter().position(|index| index.def.primary);
         Self {
             db: Arc::clone(db),
             table: Arc::clone(table),
-            stop: Arc::clone(stop),
+            signals: Arc::clone(signals),
             cluster: primary.or_else(|| table.indexes.iter().position(|index| index.def.unique)),
             out: None,
             open_sections: Vec::new(),
@@ -111,8 +146,8 @@ impl BulkWriter {
     /// Writes the rows of a chunk and spills its keys.
     pub(crate) fn take(&mut self, chunk: &Chunk) -> Result<()> {
         let (ranks, base) = self.write_rows(chunk)?;
-        let stop = Arc::clone(&self.stop);
-        let mut pulse = |_: u64| check_stop(&stop);
+        let signals = Arc::clone(&self.signals);
+        let mut pulse = |_: u64| signals.advance(0);
         self.keys.spill(&chunk.indexes, ranks.as_ref(), base, &mut pulse)
     }
 
@@ -144,13 +179,13 @@ impl BulkWriter {
 
     /// Gives the rows their ids (rule L1) and writes them; how they are ordered, and the first id.
     fn write_rows(&mut self, chunk: &Chunk) -> Result<(Option<Ranks>, RowId)> {
-        check_stop(&self.stop)?;
+        self.signals.advance(0)?;
         let ranks = self.cluster.and_then(|by| chunk.rank(by, self.keys.items()));
         let rows = chunk.rows() as u64;
         let base = self.table.map.allocate_many(rows);
         let mut out = match self.out.take() {
             Some(out) => out,
-            None => self.keys.create(SegmentClass::Cold)?,
+            None => self.begin_row_file()?,
         };
         let table = Arc::clone(&self.table);
         let mut writer = RowWriter::new(table.schema(), table.def().compression.base());
@@ -168,6 +203,15 @@ impl BulkWriter {
             self.finish_row_file()?;
         }
         Ok((ranks, base))
+    }
+
+    fn begin_row_file(&mut self) -> Result<PieceWriter> {
+        let mut out = self.keys.create(SegmentClass::Cold)?;
+        // Rule L14.
+        if self.db.has_background() && self.db.threads > 1 {
+            out.press_aside()?;
+        }
+        Ok(out)
     }
 
     fn finish_row_file(&mut self) -> Result<()> {
@@ -218,6 +262,7 @@ impl BulkWriter {
         rows: &RowRun,
     ) -> std::result::Result<(Vec<Arc<Run>>, Vec<RoaringTreemap>), Failed> {
         let numbers: Vec<usize> = (0..self.table.indexes.len()).collect();
+        self.signals.expect(self.count * numbers.len() as u64);
         let builders = BUILDERS.min(self.db.threads);
         let built: Mutex<Vec<Option<Built>>> = Mutex::new(numbers.iter().map(|_| None).collect());
         let result: std::result::Result<(), Failed> = for_each_parallel(&numbers, builders, |&number| {
@@ -250,7 +295,7 @@ impl BulkWriter {
         let last =
             last.map(|last| Source::memory(&last.chunk.indexes[number], &last.items[number], last.base));
         let how = (Some(tag), self.table.def().compression.base());
-        let mut pulse = |_: u64| check_stop(&self.stop);
+        let mut pulse = |entries: u64| self.signals.advance(entries);
         let built = self.keys.build_run(number, &index.def, how, last, &mut pulse);
         built.or_else(|unbuilt| match unbuilt {
             Unbuilt::Twins(first, second) => Err(self.twins(number, (first, second), rows)?),
@@ -265,13 +310,6 @@ impl BulkWriter {
             payload: payload_of(&self.db, &self.table, rows, twins.1)?,
         }))
     }
-}
-
-fn check_stop(stop: &AtomicBool) -> Result<()> {
-    if stop.load(Ordering::Relaxed) {
-        return Err(Error::Killed);
-    }
-    Ok(())
 }
 
 /// Payload of a row of the load.

@@ -64,9 +64,9 @@ impl Session {
     /// rollback that follows in the session is not about it.
     fn give_up_commit(&mut self, error: Error) -> Error {
         match self.phase {
-            // An abort that cannot be logged is still an abort.
-            Phase::Active => drop(self.rollback()),
-            Phase::Prepared => self.detach_prepared(),
+            Phase::Prepared if self.work.outlives_session() => self.detach_prepared(),
+            // An abort that cannot be logged is still an abort. About a vote without a record nobody else can decide (rule V11).
+            Phase::Active | Phase::Prepared => drop(self.rollback()),
             _ => {}
         }
         error
@@ -102,29 +102,31 @@ impl Session {
             )));
         }
         self.flush_all_bulk()?;
-        self.prepare_serial()?;
         if !self.work.outlives_session() {
+            self.vote_serial(|_| Ok(()))?;
             self.phase = Phase::Prepared;
             self.shown.prepared();
             self.work.xid = xid.to_vec();
             return Ok(());
         }
         self.collect_deltas();
-        let record = PrepareRecord {
-            txn: self.work.txn,
-            xid,
-            deltas: &self.delta_buffer,
-            voids: few(&self.work.voids),
-        };
-        let vote = PreparedImage {
-            txn: self.work.txn,
-            xid: xid.to_vec(),
-            rows_written: self.work.rows_written,
-            deltas: self.delta_buffer.clone(),
-            voids: self.work.voids.clone(),
-        };
-        let lsn = self.db.prepared.vote(vote, || {
-            append(&self.db.log, record.encoded_len(), |out| record.encode_into(out))
+        let lsn = self.vote_serial(|this| {
+            let record = PrepareRecord {
+                txn: this.work.txn,
+                xid,
+                deltas: &this.delta_buffer,
+                voids: few(&this.work.voids),
+            };
+            let vote = PreparedImage {
+                txn: this.work.txn,
+                xid: xid.to_vec(),
+                rows_written: this.work.rows_written,
+                deltas: this.delta_buffer.clone(),
+                voids: this.work.voids.clone(),
+            };
+            let log = &this.db.log;
+            let append = || append(log, record.encoded_len(), |out| record.encode_into(out));
+            this.db.prepared.vote(vote, append)
         })?;
         stop_point!("prepare.after_append");
         self.db.wait_for(lsn, FlushAtCommit::Durable)?;

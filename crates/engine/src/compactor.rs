@@ -271,8 +271,9 @@ fn install(batch: &CompactBatch, homed: &[Homed], written: &WrittenRows<'_>) {
 fn clear_words(batch: &CompactBatch, homed: &[Homed]) {
     for rows in homed.chunk_by(|a, b| a.table == b.table) {
         let table = &batch.tables[rows[0].table];
-        // First, as a clear word without this says that the row is as its index entries are (rule S6).
-        if rows.iter().any(|found| found.is_gone) && !table.indexes.is_empty() {
+        // First, as a clear word without this says that the row is as its index entries are (rule S6); also where there is no index,
+        // for one may come.
+        if rows.iter().any(|found| found.is_gone) {
             let gone = rows.iter().filter(|found| found.is_gone);
             table.gone.add(gone.map(|found| found.row));
         }

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only grows.
+/// A number that only grows. On a line of its own: sessions that count different things do not wait for each other.
+#[repr(align(64))]
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 

@@ -244,8 +244,9 @@ impl Cursor {
         self.row = row;
         if base.stamp.txn.raw() != 0 {
             self.view.viewer.own = session.work.txn;
-            let guard = crossbeam_epoch::pin();
-            if self.view.judge(&session.db, base.stamp, &guard) != Verdict::Visible {
+            let judge = |view: &mut View| view.judge(&session.db, base.stamp, &crossbeam_epoch::pin());
+            let verdict = self.view.kept(base.stamp.txn);
+            if verdict.unwrap_or_else(|| judge(&mut self.view)) != Verdict::Visible {
                 return Ok(Visit::Hidden);
             }
         }

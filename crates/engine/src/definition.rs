@@ -35,7 +35,7 @@ pub enum ConflictMode {
 }
 
 impl ConflictMode {
-    fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Self::Default => 0,
             Self::Error => 1,
@@ -43,7 +43,7 @@ impl ConflictMode {
         }
     }
 
-    fn from_code(code: u8) -> Option<Self> {
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
         [Self::Default, Self::Error, Self::Wait]
             .into_iter()
             .find(|mode| mode.code() == code)

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const FIRST: usize = 32;
 /// By how much a stretch is longer than the one before: each may have to decode every block.
 const GROWTH: usize = 32;
+/// The same behind as many rows as were expected.
+const GROWTH_BEYOND: usize = 2;
 /// Entries of a stretch at most.
 const ENTRIES_MAX: usize = 1 << 20;
 /// Bytes of a stretch at least, whatever others have taken, and at most.
@@ -114,6 +116,10 @@ pub(crate) enum Turn<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct FetchAhead {
     moves: u32,
+    /// Rows that the scan is expected to hand out; 0: all (rule X51).
+    expected: u64,
+    /// Of stretches that are over.
+    served: u64,
     limit: usize,
     share: Option<Share>,
     /// Bytes of an entry with its row, as the last stretch had them.
@@ -132,8 +138,14 @@ impl FetchAhead {
     /// Forgets everything: the scan begins anew.
     pub(crate) fn reset(&mut self) {
         self.moves = 0;
+        self.served = 0;
         self.limit = 0;
         self.clear();
+    }
+
+    /// About so many rows will be wanted, 0: all.
+    pub(crate) fn expect(&mut self, rows: u64) {
+        self.expected = rows;
     }
 
     /// Gives back the memory of long stretches.
@@ -161,11 +173,23 @@ impl FetchAhead {
     pub(crate) fn begin(&mut self, budget: &Arc<FetchBudget>) {
         let average = self.bytes().checked_div(self.entries.len() as u64);
         self.entry_bytes = average.unwrap_or(self.entry_bytes);
+        self.served += self.at as u64;
         self.clear();
-        self.limit = (self.limit * GROWTH).clamp(FIRST, ENTRIES_MAX);
+        self.limit = self.next_limit();
         self.share = None;
         let wish = (self.limit as u64 * ENTRY_BYTES).clamp(BYTES.start, BYTES.end);
         self.share = Some(budget.take(wish));
+    }
+
+    /// Rule X51.
+    fn next_limit(&self) -> usize {
+        let grown = |growth: usize| (self.limit * growth).clamp(FIRST, ENTRIES_MAX);
+        let left = self.expected.saturating_sub(self.served + u64::from(self.moves)) as usize;
+        match (self.expected, left) {
+            (0, _) => grown(GROWTH),
+            (_, 0) => grown(GROWTH_BEYOND),
+            (_, left) => grown(GROWTH).min(left.max(FIRST)),
+        }
     }
 
     /// Bytes of keys, entries and rows.
@@ -299,6 +323,32 @@ impl FetchAhead {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Entries of the stretches of a scan that is expected to hand out so many rows, and goes on.
+    fn stretches(expected: u64, count: usize) -> Vec<usize> {
+        let budget = Arc::new(FetchBudget::new(4 << 30));
+        let mut ahead = FetchAhead::default();
+        ahead.expect(expected);
+        while !ahead.is_worth_it() {}
+        let mut sizes = Vec::new();
+        for _ in 0..count {
+            ahead.begin(&budget);
+            while !ahead.is_full() {
+                ahead.push(b"key", RowId::new(1));
+            }
+            sizes.push(ahead.entries.len());
+            while ahead.next().is_some() {}
+        }
+        sizes
+    }
+
+    #[test]
+    fn a_stretch_ends_where_the_expected_rows_do_and_grows_slowly_behind_them() {
+        assert_eq!(stretches(0, 3), [32, 1024, 32_768]);
+        assert_eq!(stretches(20, 3), [32, 64, 128], "the first one is not shorter");
+        assert_eq!(stretches(60, 4), [32, 32, 64, 128]);
+        assert_eq!(stretches(1000, 4), [32, 951, 1902, 3804]);
+    }
 
     #[test]
     fn long_keys_behind_short_ones_end_a_stretch() {

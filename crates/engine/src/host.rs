@@ -15,7 +15,6 @@ use crate::error::{Error, Result};
 use crate::index_cursor::Seek;
 use crate::keys::KeyChanges;
 use crate::session::Session;
-use crate::statistics::KeyStatistics;
 use crate::table::Table;
 pub use crate::version::Admission;
 use crate::version::{RowVersion, Show};
@@ -71,7 +70,6 @@ pub struct HostTable {
     makers: Vec<KeyMaker>,
     /// Columns that each index has.
     key_columns: Vec<Projection>,
-    statistics: Vec<KeyStatistics>,
     weigher: SharedWeigher,
     limits: Limits,
 }
@@ -164,7 +162,6 @@ impl HostTable {
             inline_max,
         };
         let codec = RowCodec::new(table.schema().clone(), layout)?;
-        let statistics = makers.iter().map(|_| KeyStatistics::default()).collect();
         let key_columns = makers
             .iter()
             .map(|maker| codec.projection(maker.restorable_columns().clone()))
@@ -175,7 +172,6 @@ impl HostTable {
             codec,
             makers,
             key_columns,
-            statistics,
             weigher,
             limits,
         })
@@ -233,14 +229,17 @@ impl HostTable {
     /// Writes rows per distinct value of each prefix of 1, 2, ... parts of an index, estimated and at least 1.
     pub fn rows_per_key(&self, index: usize, out: &mut [u64]) -> Result<()> {
         let maker = self.maker(index)?;
-        let parts = self.table.indexes[index].parts();
+        let index = &self.table.indexes[index];
         let rows = self.table.count.latest().max(0).cast_unsigned();
-        self.statistics[index].rows_per_key(&parts, &self.db.cache, maker, rows, out)
+        index
+            .statistics()
+            .rows_per_key(&index.parts(), &self.db.cache, maker, rows, out)
     }
 
     /// Lets the next `rows_per_key` look at the indexes as they are then.
     pub fn forget_statistics(&self) {
-        self.statistics.iter().for_each(KeyStatistics::forget);
+        let indexes = self.table.indexes.iter();
+        indexes.for_each(|index| index.statistics().forget());
     }
 
     fn maker(&self, index: usize) -> Result<&KeyMaker> {
@@ -407,7 +406,7 @@ pub struct HostCursor {
     judge: Option<Arc<dyn EntryJudge>>,
     /// The index being read, if its entries are judged.
     judged: Option<usize>,
-    row: RowId,
+    pub(crate) row: RowId,
     duplicate: (usize, RowId),
     has_blobs: bool,
     foreign: Foreign,
@@ -453,7 +452,8 @@ impl HostCursor {
 
     /// Joins the session's transaction for one statement.
     pub fn bind(&mut self, session: &mut Session, bind: Bind) -> Result<()> {
-        self.may_cover = bind.lock.is_none();
+        // Rule X52: who takes locks or the newest versions may be shown another one than the entry's.
+        self.may_cover = bind.lock.is_none() && !bind.for_write && !bind.newest;
         self.covering = None;
         self.foreign.checks = bind.check_foreign_keys && !self.host.table.temporary;
         self.cursor.bind(session, bind)

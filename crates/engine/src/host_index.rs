@@ -50,6 +50,16 @@ fn context_of(part: &KeyPart, all: &[HostIndex]) -> Option<usize> {
 }
 
 impl HostCursor {
+    /// After `index_start`: about so many rows will be asked for, 0: all (rule X51).
+    pub fn expect(&mut self, rows: u64) {
+        self.cursor.expect(rows);
+    }
+
+    /// After `index_start`: true if rows are filled from the entries of the index, also where the row had to be looked at.
+    pub fn covers(&self) -> bool {
+        self.covering.is_some()
+    }
+
     /// Only these columns are filled by reads from now on.
     pub fn project(&mut self, columns: ColumnSet) {
         if *self.projection.columns() == columns {

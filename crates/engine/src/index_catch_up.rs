@@ -11,7 +11,7 @@
 //! After a crash: as the rest of the build.
 
 use super::{IndexBuild, pulse_of};
-use crate::bulk::{duplicate, least_chunk};
+use crate::bulk::{Share, duplicate, least_chunk};
 use crate::bulk_files::Held;
 use crate::bulk_keys::Pulse;
 use crate::cursor::{Bind, Cursor};
@@ -212,6 +212,9 @@ impl IndexBuild {
         let mut before: Vec<Before> = std::iter::repeat_with(Before::default).take(indexes).collect();
         let mut changes: Vec<Changes> = std::iter::repeat_with(Changes::default).take(indexes).collect();
         let mut unclaimed = vec![RoaringTreemap::new(); indexes];
+        // What a load would have for its chunks: each run is one more place to look (rule AL29).
+        let share = Share::take(&self.db);
+        let room = share.as_ref().map_or(0, Share::chunk_bytes).max(least_chunk());
         for (number, row) in rows.iter().enumerate() {
             let row = RowId::new(row);
             if planted!("build.change_missed") && row.raw() % 4 == 3 {
@@ -241,7 +244,7 @@ impl IndexBuild {
                     changes.take_away(row, before);
                 }
             }
-            if changes.iter().map(Changes::memory_bytes).sum::<usize>() >= least_chunk() {
+            if changes.iter().map(Changes::memory_bytes).sum::<usize>() >= room {
                 self.write_runs(&mut changes)?;
             }
             if (number as u64 + 1).is_multiple_of(PULSE_ROWS) {

@@ -64,6 +64,8 @@ pub(crate) struct IndexScan {
     is_of_key: bool,
     prefix: Vec<u8>,
     must_match: bool,
+    /// The last row of the prefix was sought: who goes back from it may want no row of another one (rule X50).
+    wishes_prefix: bool,
     end: Option<(Vec<u8>, bool)>,
     /// Key and row of the row last shown.
     current_key: Vec<u8>,
@@ -125,6 +127,13 @@ impl IndexScan {
         (!self.ended).then_some((self.current_key.as_slice(), self.forward))
     }
 
+    /// Rule X50: true if the scan has come to entries that nobody may want.
+    fn is_past_wish(&mut self) -> bool {
+        let Self { entries, prefix, .. } = self;
+        let is_wished = |next: EntryView<'_>| next.key().starts_with(prefix);
+        self.wishes_prefix && !self.forward && !entries.peek().is_some_and(is_wished)
+    }
+
     /// Lets go of trees, files and blocks.
     pub(crate) fn stop(&mut self) {
         self.close_noted();
@@ -146,6 +155,7 @@ impl Cursor {
         self.index.ended = true;
         self.index.end = None;
         self.index.must_match = false;
+        self.index.ahead.expect(0);
         Ok(())
     }
 
@@ -173,6 +183,11 @@ impl Cursor {
     pub fn set_end(&mut self, end: Option<(&[u8], bool)>) {
         self.index.end = end.map(|(key, inclusive)| (key.to_vec(), inclusive));
         self.index.noted.is_outgrown = true;
+    }
+
+    /// About so many rows will be asked for, 0: all. Rows are not fetched far beyond; a wrong number costs time alone (rule X51).
+    pub fn expect(&mut self, rows: u64) {
+        self.index.ahead.expect(rows);
     }
 
     /// Goes to the first row that `seek` names. False if there is none.
@@ -213,6 +228,7 @@ impl Cursor {
         } else {
             self.index.begin(&session.db, index, &from, forward)?;
         }
+        self.index.wishes_prefix = seek == Seek::Last;
         self.index.must_match = matches!(seek, Seek::Exact | Seek::Key | Seek::Last);
         let found = self.advance(session, &table, show);
         self.index.must_match = false;
@@ -240,6 +256,7 @@ impl Cursor {
         let index = self.index_of(&table)?;
         self.leave_row();
         let from = if last { SeekPos::END } else { SeekPos::START };
+        self.index.wishes_prefix = false;
         if self.is_noting {
             self.note_open_range(session, KeyRange::everything(), !last);
         }
@@ -346,13 +363,15 @@ impl Cursor {
             return Ok(false);
         }
         if self.access == Access::Snapshot && !show.wants_key() && self.index.ahead.is_worth_it() {
-            while !self.index.ended {
+            while !self.index.ended && !self.index.is_past_wish() {
                 self.fetch_ahead(session, &mut show)?;
                 if let Some(shown) = self.serve_ahead(session, index, &mut show)? {
                     return Ok(shown);
                 }
             }
-            return Ok(false);
+            if self.index.ended {
+                return Ok(false);
+            }
         }
         while let Some(first) = self.index.entries.peek() {
             if is_beyond(&self.index, first.key()) {
@@ -386,6 +405,10 @@ impl Cursor {
             self.index.group_key = key;
             read_on?;
             if shown? {
+                if show.wants_key() {
+                    // Rule X52.
+                    show.key(&self.index.group_key, &self.index.group_unpack)?;
+                }
                 std::mem::swap(&mut self.index.current_key, &mut self.index.group_key);
                 self.index.current_row = row;
                 return Ok(true);
@@ -475,6 +498,9 @@ impl Cursor {
             if is_beyond(&self.index, first.key()) {
                 // The scan has come here itself only if nothing was fetched; by the time it has, it may look for other keys.
                 self.index.ended = ahead.is_empty();
+                break;
+            }
+            if self.index.is_past_wish() {
                 break;
             }
             self.check_kill(session)?;
@@ -625,8 +651,9 @@ impl Cursor {
             if stamp.txn.raw() == 0 {
                 return Ok(true);
             }
-            let guard = crossbeam_epoch::pin();
-            return Ok(self.view.judge(&session.db, stamp, &guard) != Verdict::Skip);
+            let judge = |view: &mut View| view.judge(&session.db, stamp, &crossbeam_epoch::pin());
+            let verdict = self.view.kept(stamp.txn);
+            return Ok(verdict.unwrap_or_else(|| judge(&mut self.view)) != Verdict::Skip);
         }
         scan.events.clear();
         if counts(is_dead, sign) {

@@ -4,18 +4,20 @@
 //! is installed when it is whole; until then readers go on with its inputs, which never change.
 //! States of a job: planned -> stretches written -> installed; dropped at any time, with its files.
 //! Rules: S17 to S19 (index_merge_plan.rs), S20 a run that could take no part when a job began is older than nothing that the job
-//! drops. X35, X48 say what a merge drops. AL23 an index whose run the log's tail may name is left alone.
+//! drops. S21 a job that fails takes its files along, S53 and keeps no other from its turn. X35, X48 say what a merge drops. AL23 an index whose run the log's tail may name is left alone.
 //! Latches and I/O: the merge latch, held for a step: reads and writes meta files; the shape latch for an exchange.
 //! After a crash: files of unfinished jobs are removed at open.
 
+use crate::bulk_files::LoadFiles;
 use crate::database::Database;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::homing::{Standing, standing_of};
 use crate::index_merge_plan::{IndexChoice, move_down, plan_index};
 use crate::pacing::Progress;
 use crate::pieces::PieceJob;
 use crate::row_merge_plan::Need;
 use crate::row_pieces::{Level, codec_of};
+use crate::set_aside::{SetAside, Turn};
 use crate::table::{Index, Table};
 use pbxt_base::{CommitTs, IndexId, Lsn, RowId, SegmentId, TxnId, planted, stop_point};
 use pbxt_index::{
@@ -38,6 +40,7 @@ const PIECE_BYTES: u64 = 32 << 20;
 pub(crate) struct IndexMerger {
     quiet: HashMap<(IndexId, Need), Weak<IndexParts>>,
     large: Option<LargeJob>,
+    aside: SetAside<IndexId>,
 }
 
 /// One merge.
@@ -65,6 +68,8 @@ struct LargeJob {
     /// Sections of `writer`.
     sections: Vec<u32>,
     done: Vec<Arc<RunPiece>>,
+    /// The same as files, which go with the job unless it ends well (rule S21).
+    files: LoadFiles,
     /// Number of the detached piece job (rule B6).
     flight: u64,
 }
@@ -115,9 +120,18 @@ impl Database {
         self.poison.check()?;
         if let Some(mut large) = merger.large.take() {
             let flight = self.flight.resume(large.flight);
-            if large.step(self)? {
-                merger.large = Some(large);
-                flight.detach();
+            match large.step(self) {
+                Ok(true) => {
+                    merger.large = Some(large);
+                    flight.detach();
+                }
+                ended => {
+                    merger.note_end(self, &large.job, ended.as_ref().err());
+                    // In this order: a checkpoint removes what nobody holds.
+                    drop(large);
+                    drop(flight);
+                    ended?;
+                }
             }
             return Ok(Progress::Worked);
         }
@@ -126,7 +140,7 @@ impl Database {
             .into_iter()
             .partition(|job| job.choice.bytes() <= SHARED_BYTES);
         if !small.is_empty() {
-            self.merge_small(&small)?;
+            self.merge_small(&mut merger, &small)?;
             return Ok(Progress::Worked);
         }
         let Some(job) = large.into_iter().next() else {
@@ -137,17 +151,14 @@ impl Database {
     }
 
     /// Merges small jobs into sections of one file.
-    fn merge_small(&self, jobs: &[IndexJob]) -> Result<()> {
+    fn merge_small(&self, merger: &mut IndexMerger, jobs: &[IndexJob]) -> Result<()> {
         let flight: PieceJob<'_> = self.flight.begin(&self.store);
         let mut writer = PieceWriter::create(&self.store, SegmentClass::Meta)?;
         let mut sections = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let def = &job.index().def;
-            let mut builder = RunBuilder::into_section(&mut writer, def.id, None, job.codec())
-                .with_filter(def.unique)
-                .with_suffix(def.spec.suffix_bytes());
-            job.merge(self, &SeekPos::START, None, u64::MAX, &mut builder)?;
-            sections.push(builder.finish_section()?);
+            let section = job.merge_whole(self, &mut writer);
+            merger.note_end(self, job, section.as_ref().err());
+            sections.push(section?);
         }
         let id = finish(writer, sections.iter().any(Option::is_some))?;
         let file = id
@@ -186,6 +197,9 @@ impl IndexMerger {
         let (horizon, start) = (db.txns.horizon(), db.checkpoint_start());
         let is_due = |table: &Table, index: &Index| {
             let parts = index.parts();
+            if self.aside.turn(&index.def.id, start) == Turn::NotYet {
+                return false;
+            }
             let known = self.quiet.get(&(index.def.id, Need::Useful));
             let is_quiet = known.is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
             let cut = table.sweep.wants(index);
@@ -208,12 +222,22 @@ impl IndexMerger {
                 .any(|table| table.indexes.iter().any(|index| is_due(table, index)))
     }
 
+    /// Rule S53.
+    fn note_end(&mut self, db: &Database, job: &IndexJob, error: Option<&Error>) {
+        let index = job.index().def.id;
+        match error {
+            Some(error) => self.aside.note(index, db.checkpoint_start(), error),
+            None => self.aside.forget(&index),
+        }
+    }
+
     fn find_jobs(&mut self, db: &Database, need: Need) -> (Vec<IndexJob>, bool) {
         let (mut horizon, start) = (db.txns.horizon(), db.checkpoint_start());
         if planted!("merge.past_snapshots") {
             horizon = CommitTs::new(u64::MAX >> 2);
         }
         let mut jobs: Vec<IndexJob> = Vec::new();
+        let mut alone = Vec::new();
         let mut moved = false;
         let mut bytes = 0;
         for table in db.catalog.tables() {
@@ -228,23 +252,44 @@ impl IndexMerger {
                 if parts.runs.is_empty() || is_left || index.is_named_behind(start) {
                     continue;
                 }
+                match self.aside.turn(&index.def.id, start) {
+                    Turn::InLine => {}
+                    Turn::Alone => {
+                        alone.push((Arc::clone(&table), number, cut));
+                        continue;
+                    }
+                    Turn::NotYet => continue,
+                }
                 moved |= move_pieces_down(&table, index);
-                let parts = index.parts();
-                let left_out = LeftOut::of(db, &parts.runs, horizon);
-                match plan_index(&parts.runs, cut, need, |run| !left_out.has(run)) {
-                    Some(choice) => {
-                        bytes += choice.bytes();
-                        jobs.push(IndexJob::new(&table, number, choice, horizon, &left_out));
+                match IndexJob::of(db, (&table, number), cut, need, horizon) {
+                    Ok(job) => {
+                        bytes += job.choice.bytes();
+                        jobs.push(job);
                     }
-                    // An unsettled tag may settle without a change of the parts.
-                    None if parts.runs.iter().all(|run| run.tag.is_none()) => {
-                        self.quiet.insert((index.def.id, need), Arc::downgrade(&parts));
-                    }
-                    None => {}
+                    Err(parts) => self.note_quiet(index.def.id, need, &parts),
                 }
             }
         }
+        // Rule S53.
+        for (table, number, cut) in alone {
+            if moved || !jobs.is_empty() {
+                break;
+            }
+            let index = &table.indexes[number];
+            moved |= move_pieces_down(&table, index);
+            match IndexJob::of(db, (&table, number), cut, need, horizon) {
+                Ok(job) => jobs.push(job),
+                Err(parts) => self.note_quiet(index.def.id, need, &parts),
+            }
+        }
         (jobs, moved)
+    }
+
+    /// These parts need nothing. An unsettled tag may settle without a change of the parts.
+    fn note_quiet(&mut self, index: IndexId, need: Need, parts: &Arc<IndexParts>) {
+        if parts.runs.iter().all(|run| run.tag.is_none()) {
+            self.quiet.insert((index, need), Arc::downgrade(parts));
+        }
     }
 }
 
@@ -297,6 +342,22 @@ fn with_runs(parts: &IndexParts, runs: Vec<Arc<Run>>) -> IndexParts {
 }
 
 impl IndexJob {
+    /// What an index needs; else the parts that need nothing.
+    fn of(
+        db: &Database,
+        (table, number): (&Arc<Table>, usize),
+        cut: Option<u64>,
+        need: Need,
+        horizon: CommitTs,
+    ) -> std::result::Result<Self, Arc<IndexParts>> {
+        let parts = table.indexes[number].parts();
+        let left_out = LeftOut::of(db, &parts.runs, horizon);
+        match plan_index(&parts.runs, cut, need, |run| !left_out.has(run)) {
+            Some(choice) => Ok(Self::new(table, number, choice, horizon, &left_out)),
+            None => Err(parts),
+        }
+    }
+
     fn new(
         table: &Arc<Table>,
         number: usize,
@@ -351,6 +412,16 @@ impl IndexJob {
         codec_of(&self.table, level)
     }
 
+    /// Merges everything into one section.
+    fn merge_whole(&self, db: &Database, writer: &mut PieceWriter) -> Result<Option<u32>> {
+        let def = &self.index().def;
+        let mut builder = RunBuilder::into_section(writer, def.id, None, self.codec())
+            .with_filter(def.unique)
+            .with_suffix(def.spec.suffix_bytes());
+        self.merge(db, &SeekPos::START, None, u64::MAX, &mut builder)?;
+        Ok(builder.finish_section()?)
+    }
+
     /// Merges the stretch from `from` to the key `until`, for so many bytes.
     fn merge(
         &self,
@@ -380,10 +451,10 @@ impl IndexJob {
         Ok(merge_events(&sources, &range, &mut judge, out)?)
     }
 
-    /// Exchanges the pieces. Trees and runs that came meanwhile stay.
-    fn install(&self, pieces: &[Arc<RunPiece>]) {
+    /// Exchanges the pieces. Trees and runs that came meanwhile stay. False if nobody wants the pieces any more.
+    fn install(&self, pieces: &[Arc<RunPiece>]) -> bool {
         if self.table.is_dropped() {
-            return;
+            return false;
         }
         for piece in pieces {
             piece.swept().set(self.swept);
@@ -412,6 +483,7 @@ impl IndexJob {
         }
         index.install(with_runs(&parts, runs));
         stop_point!("merge.after_install");
+        true
     }
 }
 
@@ -424,6 +496,7 @@ impl LargeJob {
             writer: None,
             sections: Vec::new(),
             done: Vec::new(),
+            files: LoadFiles::new(db),
             flight: db.flight.begin(&db.store).detach(),
         }
     }
@@ -442,7 +515,9 @@ impl LargeJob {
             if self.cuts_passed == self.job.choice.cuts.len() {
                 self.end_file(db)?;
                 stop_point!("merge.before_install");
-                self.job.install(&self.done);
+                if self.job.install(&self.done) {
+                    self.files.keep();
+                }
                 let counters = &db.upkeep.counters;
                 counters.merged(self.job.choice.bytes(), bytes_of(&self.done));
                 return Ok(false);
@@ -492,7 +567,9 @@ impl LargeJob {
         let Some(writer) = self.writer.take().filter(|_| !sections.is_empty()) else {
             return Ok(());
         };
-        let file = PieceFile::open(&db.store, SegmentClass::Meta, writer.finish()?)?;
+        let id = writer.finish()?;
+        self.files.add(SegmentClass::Meta, id);
+        let file = PieceFile::open(&db.store, SegmentClass::Meta, id)?;
         for section in sections {
             self.done.push(RunPiece::open(Arc::clone(&file), section)?);
         }

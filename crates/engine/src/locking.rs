@@ -85,12 +85,10 @@ impl Session {
         let mut turn = Turn::none(&db.waits);
         let mut view = View::new(Viewer::current(own));
         loop {
-            let guard = crossbeam_epoch::pin();
-            let word = table.map.load(row);
-            drop(guard);
-            let head = {
+            let (word, head) = {
                 let guard = crossbeam_epoch::pin();
-                match view.resolve_unread(&db, table, row, word, &guard)? {
+                let word = table.map.load_in(row, &guard);
+                let head = match view.resolve_unread(&db, table, row, word, &guard)? {
                     Resolved::Wait(txn, lsn) => Some((txn, lsn)),
                     // An own unfinished version is the lock already: only void or aborted ones can lie above it, and
                     // a foreign writer that skips those meets it and waits.
@@ -100,7 +98,8 @@ impl Session {
                     }
                     Resolved::Row(..) => None,
                     Resolved::Absent | Resolved::Conflict => return Ok(RowLock::Gone),
-                }
+                };
+                (word, head)
             };
             if head.is_none() && !self.must_queue(&turn, table, row, mode) {
                 match self.try_lock(table, row, mode, word) {

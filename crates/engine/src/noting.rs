@@ -366,15 +366,15 @@ impl Session {
         Error::Unserializable
     }
 
-    /// Rule T32: the vote of a SERIALIZABLE transaction says that it fits.
-    pub(crate) fn prepare_serial(&mut self) -> Result<()> {
+    /// Rule T32: the vote of a SERIALIZABLE transaction says that it fits. One that fails is none: the transaction is as unsure as before.
+    pub(crate) fn vote_serial<R>(&mut self, vote: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
         let Some(serial) = self.work.serial.as_deref() else {
-            return Ok(());
+            return vote(self);
         };
-        if self.db.serial.prepare(serial).is_err() {
-            self.doom_unserializable();
-            return Err(Error::Unserializable);
+        if let Ok(voted) = self.db.serial.prepare(serial, || vote(self)) {
+            return voted;
         }
-        Ok(())
+        self.doom_unserializable();
+        Err(Error::Unserializable)
     }
 }

@@ -20,8 +20,9 @@ use crate::forget::Forgetter;
 use crate::idle::IdleWatch;
 use crate::index_merge::IndexMerger;
 use crate::row_merge::RowMerger;
+use crate::set_aside::SetAside;
 use parking_lot::Mutex;
-use pbxt_base::{Error as StorageError, SegmentId};
+use pbxt_base::{Error as StorageError, SegmentId, TableId};
 use pbxt_io::Worker;
 use pbxt_segment::SegmentClass;
 use std::collections::{HashMap, HashSet};
@@ -45,6 +46,8 @@ pub(crate) struct Upkeep {
     pub rows: Mutex<RowMerger>,
     pub indexes: Mutex<IndexMerger>,
     pub forgetter: Mutex<Forgetter>,
+    /// Tables of which a loaded run cannot be settled.
+    pub unsettled: Mutex<SetAside<TableId>>,
     pub blobs: BlobAccounts,
     pub counters: UpkeepCounters,
     /// See `Database::log_floor`.

@@ -5,7 +5,7 @@
 //! pieces of some neighbouring runs that lie in it, and none that lies half in it.
 //! Rules: S8 a job replaces whole pieces of neighbouring settled runs, and its output takes its place in the oldest of them:
 //! no slot of a row is left between a newer slot and the place where that slot went. S9 "deleted" goes only in a job of the
-//! oldest run. S10 a piece over nothing older is moved down, not rewritten.
+//! oldest run. S10 a piece over nothing older is moved down, not rewritten. S53 a merge that fails keeps no other from its turn.
 //! Latches and I/O: the merge latch, held for a step: reads and writes cold files; a table's shape latch for an exchange.
 //! After a crash: the checkpoint's shape names the pieces before or those after; files nobody names go.
 
@@ -18,9 +18,10 @@ use crate::row_output::RowOutput;
 use crate::row_pieces::{Level, SlotReader, codec_of};
 use crate::row_shape::{RowPiece, RowRun, RowShape};
 use crate::row_writer::RowWriter;
+use crate::set_aside::{SetAside, Turn};
 use crate::table::Table;
-use pbxt_base::{RowId, TableId, stop_point};
-use std::collections::HashMap;
+use pbxt_base::{RowId, SegmentId, TableId, stop_point};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 /// Bytes of pieces after which a step takes no further job.
@@ -31,6 +32,7 @@ const STEP_BYTES: u64 = 64 << 20;
 pub(crate) struct RowMerger {
     /// Shapes that were looked at and need nothing.
     quiet: HashMap<(TableId, Need), Weak<RowShape>>,
+    aside: SetAside<TableId>,
 }
 
 /// Pieces that become others.
@@ -56,14 +58,20 @@ impl Database {
         }
         let mut out = RowOutput::new(self);
         for (number, job) in jobs.iter().enumerate() {
-            if !self.merge_into(job, number, &mut out)? {
-                return Ok(Progress::Idle);
+            match self.merge_into(job, number, &mut out) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Progress::Idle),
+                Err(error) => {
+                    merger.aside.note(job.table.id, self.checkpoint_start(), &error);
+                    return Err(error);
+                }
             }
         }
         let written = out.finish()?;
         stop_point!("merge.before_install");
         for (number, job) in jobs.iter().enumerate() {
             job.install(&written.of(number));
+            merger.aside.forget(&job.table.id);
         }
         stop_point!("merge.after_install");
         self.upkeep.counters.merged(jobs_bytes(&jobs), written.bytes());
@@ -122,12 +130,17 @@ impl Database {
 impl RowMerger {
     /// True if there is a merge to do, or a shape that nobody has looked at.
     pub(crate) fn is_due(&self, db: &Database) -> bool {
-        let sparse = db.sparse_files();
+        let (sparse, start) = (db.sparse_files(), db.checkpoint_start());
         db.catalog.tables().iter().any(|table| {
             let shape = table.base.shape();
+            if self.aside.turn(&table.id, start) == Turn::NotYet {
+                return false;
+            }
             let known = self.quiet.get(&(table.id, Need::Useful));
             let is_quiet = known.is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&shape));
-            !shape.runs.is_empty() && (!is_quiet || plan(&shape, &sparse, Need::Useful).is_some())
+            let is_new = !shape.runs.is_empty() && !is_quiet;
+            // A shape that needs nothing by itself may have a piece in a file that got sparse.
+            is_new || is_quiet && !sparse.is_empty() && plan(&shape, &sparse, Need::Useful).is_some()
         })
     }
 
@@ -136,9 +149,10 @@ impl RowMerger {
         let mut jobs = Vec::new();
         let mut moved = false;
         let mut bytes = 0;
-        let sparse = db.sparse_files();
+        let mut alone = Vec::new();
+        let (sparse, start) = (db.sparse_files(), db.checkpoint_start());
         let tables = db.catalog.tables();
-        let ids: std::collections::HashSet<TableId> = tables.iter().map(|table| table.id).collect();
+        let ids: HashSet<TableId> = tables.iter().map(|table| table.id).collect();
         self.quiet.retain(|(id, _), _| ids.contains(id));
         for table in tables {
             if bytes >= STEP_BYTES {
@@ -152,14 +166,34 @@ impl RowMerger {
             if shape.runs.is_empty() || (is_quiet && sparse.is_empty()) {
                 continue;
             }
-            moved |= move_down(&table);
-            let shape = table.base.shape();
-            match plan(&shape, &sparse, need) {
-                Some(choice) => {
-                    bytes += choice.bytes();
-                    jobs.push(MergeJob { table, choice });
+            match self.aside.turn(&table.id, start) {
+                Turn::InLine => {}
+                Turn::Alone => {
+                    alone.push(table);
+                    continue;
                 }
-                None => {
+                Turn::NotYet => continue,
+            }
+            moved |= move_down(&table);
+            match MergeJob::of(&table, &sparse, need) {
+                Ok(job) => {
+                    bytes += job.choice.bytes();
+                    jobs.push(job);
+                }
+                Err(shape) => {
+                    self.quiet.insert((table.id, need), Arc::downgrade(&shape));
+                }
+            }
+        }
+        // Rule S53.
+        for table in alone {
+            if moved || !jobs.is_empty() {
+                break;
+            }
+            moved |= move_down(&table);
+            match MergeJob::of(&table, &sparse, need) {
+                Ok(job) => jobs.push(job),
+                Err(shape) => {
                     self.quiet.insert((table.id, need), Arc::downgrade(&shape));
                 }
             }
@@ -169,6 +203,20 @@ impl RowMerger {
 }
 
 impl MergeJob {
+    /// What a table needs; else the shape that needs nothing.
+    fn of(
+        table: &Arc<Table>,
+        sparse: &HashSet<SegmentId>,
+        need: Need,
+    ) -> std::result::Result<Self, Arc<RowShape>> {
+        let shape = table.base.shape();
+        let table = Arc::clone(table);
+        match plan(&shape, sparse, need) {
+            Some(choice) => Ok(Self { table, choice }),
+            None => Err(shape),
+        }
+    }
+
     /// Exchanges the pieces (rule S8). Runs that came meanwhile stay on top.
     fn install(&self, pieces: &[Arc<RowPiece>]) {
         if self.table.is_dropped() {

@@ -242,6 +242,11 @@ impl RowRun {
         self.stored_bytes
     }
 
+    /// Of all pieces.
+    pub(crate) fn slots(&self) -> u64 {
+        self.slots
+    }
+
     pub(crate) fn is_tagged(&self) -> bool {
         self.stamp.txn.raw() != 0
     }

@@ -41,6 +41,8 @@ pub(crate) struct RowWriter<'s> {
     codec: Codec,
     raw: Vec<u8>,
     rows: RoaringTreemap,
+    /// First and last of rows that follow each other and are not in `rows` yet.
+    stretch: Option<(u64, u64)>,
     last: Option<RowId>,
 }
 
@@ -70,6 +72,7 @@ impl<'s> RowWriter<'s> {
             codec,
             raw: Vec::new(),
             rows: RoaringTreemap::new(),
+            stretch: None,
             last: None,
         }
     }
@@ -85,7 +88,7 @@ impl<'s> RowWriter<'s> {
         self.block
             .push(row, payload)
             .map_err(|fault| unfit(row, &fault))?;
-        self.rows.insert(row.raw());
+        self.note_row(row.raw());
         self.last = Some(row);
         if let Some(trial) = &mut self.trial {
             // The same row fitted just now.
@@ -100,11 +103,29 @@ impl<'s> RowWriter<'s> {
         Ok(())
     }
 
+    #[inline]
+    fn note_row(&mut self, row: u64) {
+        match &mut self.stretch {
+            Some((_, last)) if *last + 1 == row => *last = row,
+            _ => {
+                self.end_stretch();
+                self.stretch = Some((row, row));
+            }
+        }
+    }
+
+    fn end_stretch(&mut self) {
+        if let Some((first, last)) = self.stretch.take() {
+            self.rows.insert_range(first..=last);
+        }
+    }
+
     /// A full block; the first one decides about the others.
     fn flush_full(&mut self, out: &mut PieceWriter) -> Result<()> {
         let before = out.section_bytes();
         self.flush(out)?;
         if let Some(mut trial) = self.trial.take() {
+            out.settle()?;
             trial.pack(out, &mut self.raw, self.codec)?;
             let together = (out.section_bytes() - before) as usize;
             if trial.stored <= together + together / SMALL_COST {
@@ -117,6 +138,8 @@ impl<'s> RowWriter<'s> {
     /// Ends the section; its number.
     pub(crate) fn end(&mut self, out: &mut PieceWriter) -> Result<u32> {
         self.flush(out)?;
+        out.settle()?;
+        self.end_stretch();
         self.rows.optimize();
         let mut rows = Vec::with_capacity(self.rows.serialized_size());
         self.rows

@@ -480,7 +480,7 @@ impl Session {
             Isolation::Serializable => return true,
             Isolation::RepeatableRead => {}
         }
-        let option = table.def().conflict_mode;
+        let option = table.conflict_mode();
         let mode = if option == ConflictMode::Default {
             self.config.conflict_mode
         } else {

@@ -2,7 +2,7 @@
 //!
 //! Why it exists: a loaded run bears the stamp of its transaction, which every reader judges. When everybody sees the
 //! transaction the stamp says nothing more; when it was rolled back, the run means nothing.
-//! Rules: S1, S2; B5; D23 nothing is done with a run that the log's tail would name again.
+//! Rules: S1, S2; B5; S53; D23 nothing is done with a run that the log's tail would name again.
 //! Latches and I/O: the shape latch for an exchange; a rolled-back run of a table with large values is read once (rule S15).
 //! After a crash: the image or the log names run and stamp again.
 
@@ -13,6 +13,7 @@ use crate::homing::{Standing, standing_of};
 use crate::pacing::Progress;
 use crate::row_pieces::SlotReader;
 use crate::row_shape::{RowRun, RowShape, SETTLED};
+use crate::set_aside::Turn;
 use crate::table::{Index, Table};
 use pbxt_base::CommitTs;
 use pbxt_index::IndexParts;
@@ -24,11 +25,13 @@ impl Database {
         self.poison.check()?;
         let horizon = self.txns.horizon();
         let mut progress = Progress::Idle;
+        // Rule S53: one table that cannot be read keeps no other from its turn.
+        let mut failed = None;
         for table in self.catalog.tables() {
-            if table.base.shape().runs.iter().any(|run| run.is_tagged())
-                && self.settle_rows(&table, horizon)?
-            {
-                progress = Progress::Worked;
+            match self.settle_rows_in_turn(&table, horizon) {
+                Ok(true) => progress = Progress::Worked,
+                Ok(false) => {}
+                Err(error) => failed = failed.or(Some(error)),
             }
             for index in &table.indexes {
                 if index.parts().runs.iter().any(|run| run.tag.is_some())
@@ -38,7 +41,10 @@ impl Database {
                 }
             }
         }
-        Ok(progress)
+        match failed {
+            Some(error) if progress == Progress::Idle => Err(error),
+            _ => Ok(progress),
+        }
     }
 
     /// True if a step would change something.
@@ -54,8 +60,10 @@ impl Database {
                 Standing::Settled | Standing::Dead
             )
         };
+        let start = self.checkpoint_start();
+        let is_left = |table: &Table| self.upkeep.unsettled.lock().turn(&table.id, start) == Turn::NotYet;
         self.catalog.tables().iter().any(|table| {
-            table.base.shape().runs.iter().any(has_ended)
+            table.base.shape().runs.iter().any(has_ended) && !is_left(table)
                 || table
                     .indexes
                     .iter()
@@ -74,6 +82,22 @@ impl Database {
             return Standing::Unfinished;
         }
         standing
+    }
+
+    /// Settles what can be settled of a table; one that failed is left alone until a checkpoint was made (rule S53).
+    fn settle_rows_in_turn(&self, table: &Table, horizon: CommitTs) -> Result<bool> {
+        let start = self.checkpoint_start();
+        let is_tagged = table.base.shape().runs.iter().any(|run| run.is_tagged());
+        if !is_tagged || self.upkeep.unsettled.lock().turn(&table.id, start) == Turn::NotYet {
+            return Ok(false);
+        }
+        let settled = self.settle_rows(table, horizon);
+        let mut unsettled = self.upkeep.unsettled.lock();
+        match &settled {
+            Ok(_) => unsettled.forget(&table.id),
+            Err(error) => unsettled.note(table.id, start, error),
+        }
+        settled
     }
 
     fn settle_rows(&self, table: &Table, horizon: CommitTs) -> Result<bool> {

@@ -61,21 +61,35 @@ type File = (SegmentClass, SegmentId, u64);
 
 /// What the shapes of all tables name: bytes of pieces of oldest and of other runs, and their files.
 #[derive(Default)]
-struct Named {
+pub(crate) struct Named {
     base: u64,
     upper: u64,
-    files: HashMap<SegmentId, u64>,
+    files: HashMap<SegmentId, NamedFile>,
+}
+
+/// Bytes of a file, and of the pieces in it that are named.
+#[derive(Default)]
+struct NamedFile {
+    bytes: u64,
+    named: u64,
 }
 
 impl Named {
     fn add(&mut self, file: &Arc<PieceFile>, bytes: u64, is_base: bool) {
         *(if is_base { &mut self.base } else { &mut self.upper }) += bytes;
-        self.files.entry(file.id()).or_insert_with(|| file.file_bytes());
+        let found = self.files.entry(file.id()).or_default();
+        found.bytes = file.file_bytes();
+        found.named += bytes;
+    }
+
+    /// Bytes of the pieces of a file that are named; nothing if none is.
+    pub(crate) fn bytes_in(&self, file: SegmentId) -> Option<u64> {
+        self.files.get(&file).map(|found| found.named)
     }
 
     /// Bytes of the files beyond what is named in them.
     fn dead(&self) -> u64 {
-        let files: u64 = self.files.values().sum();
+        let files: u64 = self.files.values().map(|file| file.bytes).sum();
         files.saturating_sub(self.base + self.upper)
     }
 
@@ -87,9 +101,8 @@ impl Named {
 }
 
 impl Database {
-    /// What the bytes on disk are for, now.
-    pub fn space(&self) -> Result<Space> {
-        // Shapes before files: what a job installs in between counts as named by nobody, not twice.
+    /// What all shapes name now: pieces of rows, and pieces of indexes.
+    pub(crate) fn named_pieces(&self) -> (Named, Named) {
         let (mut rows, mut indexes) = (Named::default(), Named::default());
         for table in self.catalog.tables() {
             let shape = table.base.shape();
@@ -109,6 +122,13 @@ impl Database {
                 }
             }
         }
+        (rows, indexes)
+    }
+
+    /// What the bytes on disk are for, now.
+    pub fn space(&self) -> Result<Space> {
+        // Shapes before files: what a job installs in between counts as named by nobody, not twice.
+        let (rows, indexes) = self.named_pieces();
         let sizes = self.store.sizes()?;
         let of = |class| sizes.iter().filter(move |(found, ..)| *found == class);
         let total = |class| of(class).map(|(.., bytes)| bytes).sum::<u64>();

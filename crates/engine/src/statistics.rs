@@ -2,7 +2,8 @@
 //!
 //! Why it exists: the optimizer of a host chooses indexes and join orders by these numbers, for every statement; counting
 //! distinct values would cost a read of the whole index.
-//! State: one estimate per index of an open table, in memory only; made again when the index has grown by a tenth.
+//! State: one estimate per index, in memory only, for as long as the database is open: who opens the table again, or alters it and
+//! leaves the index as it is, finds it. It is made again when the index has a tenth more entries, or less.
 //! How: entries are sorted, so a value of a prefix begins exactly where two neighbours differ in it. The share of such
 //! neighbours among those sampled, times the rows, is the number of distinct values. No assumption about how values are
 //! spread is needed, only that the sampled leaves are no special ones.
@@ -98,7 +99,7 @@ impl KeyStatistics {
     /// Answers from the sample at hand; false if there is none, or an old one that will not do.
     fn write(&self, entries: u64, rows: u64, out: &mut [u64], old_will_do: bool) -> bool {
         let kept = self.kept.lock();
-        let is_recent = old_will_do || entries.saturating_sub(kept.entries) <= kept.entries / 10;
+        let is_recent = old_will_do || entries.abs_diff(kept.entries) <= kept.entries / 10;
         let Some(sample) = kept.sample.as_ref().filter(|_| is_recent) else {
             return false;
         };

@@ -111,6 +111,8 @@ pub struct TableInfo {
     pub data_bytes: u64,
     /// Stored bytes of runs, and bytes of entries in memory.
     pub index_bytes: u64,
+    /// Of `data_bytes`, about what superseded and deleted rows take in runs: merges give it back.
+    pub superseded_bytes: u64,
     /// Before compression.
     pub mean_row_bytes: u64,
     pub next_auto_increment: u64,
@@ -147,11 +149,15 @@ impl Table {
             _ => shape.stored_bytes() + rows.saturating_sub(slots) * mean_row_bytes,
         };
         let runs: u64 = self.indexes.iter().map(Index::run_bytes).sum();
+        // Each row that is there has a slot at most; the others are all alike, as far as anybody knows.
+        let superseded = slots.saturating_sub(rows);
+        let share = superseded as f64 / slots.max(1) as f64;
         TableInfo {
             id: self.id,
             rows,
             data_bytes,
             index_bytes: self.index_bytes() + runs,
+            superseded_bytes: (shape.stored_bytes() as f64 * share) as u64,
             mean_row_bytes,
             next_auto_increment: self.autoinc.next(),
             created: self.def().created,
@@ -165,7 +171,7 @@ impl Index {
         self.parts().runs.iter().map(|run| run.stored_bytes()).sum()
     }
 
-    fn run_totals(&self) -> RunTotals {
+    pub(crate) fn run_totals(&self) -> RunTotals {
         let parts = self.parts();
         RunTotals {
             runs: parts.runs.len() as u64,
@@ -176,7 +182,7 @@ impl Index {
 }
 
 impl Table {
-    fn run_totals(&self) -> RunTotals {
+    pub(crate) fn run_totals(&self) -> RunTotals {
         let shape = self.base.shape();
         RunTotals {
             runs: shape.runs.len() as u64,

@@ -11,12 +11,13 @@
 
 use crate::autoinc::AutoIncrement;
 use crate::counts::RowCount;
-use crate::definition::{IndexDef, TableDef};
+use crate::definition::{ConflictMode, IndexDef, TableDef};
 use crate::error::{Error, Result};
 use crate::gone::GoneRows;
 use crate::gone_sweep::Sweep;
 use crate::references::References;
 use crate::row_shape::{BlockSource, RowBase, Slot};
+use crate::statistics::KeyStatistics;
 use crate::touched::Watchers;
 use crate::version::Found;
 use arc_swap::ArcSwap;
@@ -28,7 +29,7 @@ use pbxt_rows::{Schema, Versions};
 use pbxt_txlog::RowRef;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// One index in memory.
 #[derive(Debug)]
@@ -53,6 +54,8 @@ struct Entries {
     answers_from: AtomicU64,
     /// The same index's record in the log (rule AL23); 0 if no tail can have it.
     named_at: AtomicU64,
+    /// Of its keys, for whoever opens the table.
+    statistics: KeyStatistics,
 }
 
 /// What one generation has, whatever its columns are now. Shared by all its `Table`s.
@@ -92,6 +95,8 @@ pub struct Table {
     generation: Arc<Generation>,
     name: RwLock<Arc<str>>,
     def: RwLock<Arc<TableDef>>,
+    /// That of `def`: asked for each row that is changed, where a latch would be a line that all writers write.
+    conflict_mode: AtomicU8,
     versions: Versions,
     /// Indexes in the definition's order.
     pub indexes: Vec<Index>,
@@ -160,6 +165,7 @@ impl Table {
             references: ArcSwap::default(),
             stands_in_for: RwLock::default(),
             superseded: AtomicBool::new(false),
+            conflict_mode: AtomicU8::new(def.conflict_mode.code()),
             def: RwLock::new(Arc::new(def)),
             generation,
         }
@@ -272,7 +278,15 @@ impl Table {
     /// Takes over a changed definition of the same generation (RENAME) that `takes`.
     pub fn redefine(&self, def: TableDef) {
         *self.name.write() = Arc::from(def.name.as_str());
+        self.conflict_mode
+            .store(def.conflict_mode.code(), Ordering::Relaxed);
         *self.def.write() = Arc::new(def);
+    }
+
+    /// What a change of a row that somebody else changed is, by the table's option.
+    #[inline]
+    pub(crate) fn conflict_mode(&self) -> ConflictMode {
+        ConflictMode::from_code(self.conflict_mode.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
     /// The table whose place it is to take (rule FK8).
@@ -347,6 +361,11 @@ impl Index {
     #[inline]
     pub(crate) fn parts(&self) -> Arc<IndexParts> {
         self.entries.parts.load_full()
+    }
+
+    /// What is known of its keys.
+    pub(crate) fn statistics(&self) -> &KeyStatistics {
+        &self.entries.statistics
     }
 
     /// Bulk loads so far.

@@ -81,6 +81,12 @@ impl View {
         verdict
     }
 
+    /// The verdict on everything of a transaction, if it was asked last and is the same for all: no guard is needed for it.
+    #[inline]
+    pub(crate) fn kept(&self, txn: TxnId) -> Option<Verdict> {
+        (txn == self.kept_txn).then_some(self.kept)
+    }
+
     /// Tells of a version or index event that only the snapshot hides (rule T29).
     pub(crate) fn pass_over(&self, db: &Database, writer: TxnId, standing: Standing) {
         let is_hidden = match standing.status {
@@ -134,7 +140,9 @@ impl View {
         word: MapWord,
         guard: &'g Guard,
     ) -> Result<Resolved<'g>> {
-        self.walk(db, table, row, word, guard, Self::resolve_slot)
+        self.walk(db, table, row, word, guard, |view, db, table, row, guard| {
+            Ok(view.resolve_slot(db, table, row, guard))
+        })
     }
 
     #[inline]
@@ -189,19 +197,16 @@ impl View {
         table: &Table,
         row: RowId,
         guard: &'g Guard,
-    ) -> Result<Resolved<'g>> {
-        if table.indexes.is_empty() {
-            return self.resolve_base(db, table, row, guard, &*db.cache);
-        }
+    ) -> Resolved<'g> {
         // Rule B10: the set before the shape.
         if table.gone.contains(row) {
-            return Ok(Resolved::Absent);
+            return Resolved::Absent;
         }
         stop_point!("read.after_gone");
         let Some(stamp) = table.base.stamp_of(row) else {
-            return Ok(Resolved::Absent);
+            return Resolved::Absent;
         };
-        Ok(self.judge_base(db, stamp, guard, Found::Slot(stamp)))
+        self.judge_base(db, stamp, guard, Found::Slot(stamp))
     }
 
     #[inline]

@@ -46,6 +46,8 @@ pub trait WaitObserver: Send + Sync + std::fmt::Debug {
     fn end(&self, host_session: usize);
     /// True if the session's statement was killed.
     fn is_killed(&self, host_session: usize) -> bool;
+    /// How far a long step of the session's statement is; called by the session's own thread.
+    fn progress(&self, _host_session: usize, _done: u64, _total: u64) {}
     /// What the session is running, for people: at most so many bytes. Called by threads of other sessions; waits for
     /// nothing that a session which is killed or closed may hold.
     fn statement(&self, _host_session: usize, _bytes_max: usize) -> Option<String> {
@@ -293,6 +295,13 @@ impl Waits {
     pub(crate) fn ordered(&self, gate: &SessionGate) {
         if let Some(observer) = &self.observer {
             observer.ordered(gate.host_session);
+        }
+    }
+
+    /// Tells the host how far a long step is: what was done of how much; 0 if nobody knows.
+    pub(crate) fn host_progress(&self, gate: &SessionGate, (done, total): (u64, u64)) {
+        if let (Some(observer), true) = (&self.observer, total > 0) {
+            observer.progress(gate.host_session, done, total);
         }
     }
 

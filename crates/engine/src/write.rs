@@ -22,7 +22,7 @@ use crate::version::Found;
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
 use crossbeam_epoch::Guard;
-use pbxt_base::{Addr, Lsn, RowId, stop_point};
+use pbxt_base::{Addr, Error as StorageError, Lsn, RowId, stop_point};
 use pbxt_index::Sign;
 use pbxt_rowmap::MapWord;
 use pbxt_rows::BlobRef;
@@ -223,7 +223,7 @@ impl Session {
         let _horizon = self.work.snapshot.is_none().then(|| db.txns.open_snapshot());
         let mut turn = Turn::none(&db.waits);
         loop {
-            let beneath = match self.find_beneath(table, row, sharing, terms, &mut turn)? {
+            let beneath = match self.find_beneath(&db, table, row, sharing, terms, &mut turn)? {
                 Judged::Free(beneath) => beneath,
                 Judged::Same => return Ok(Updated::Same),
                 Judged::Unshared => return Ok(Updated::Unshared),
@@ -335,6 +335,7 @@ impl Session {
     /// Reads and judges the head until it is free for this transaction and its turn has come (rule T15).
     fn find_beneath(
         &mut self,
+        db: &Database,
         table: &Table,
         row: RowId,
         sharing: Option<Sharing<'_>>,
@@ -344,19 +345,18 @@ impl Session {
         let shared = sharing.map_or(&[][..], |(_, shared)| shared);
         let version = sharing.map(|(version, _)| version);
         let own = self.work.txn;
-        let db = Arc::clone(&self.db);
         let resource = Resource::Row(table.id, row);
         let mut view = View::new(self.write_viewer(table));
         loop {
             let blocker = {
                 let guard = crossbeam_epoch::pin();
-                let word = table.map.load(row);
+                let word = table.map.load_in(row, &guard);
                 // Only who may write the same row again, or shares a value, has to read what is there.
                 let compares = version.is_some_and(|new| new.keys.items().is_empty());
                 let resolved = if compares || !shared.is_empty() || terms.old.is_some() {
-                    view.resolve_in(&db, table, row, word, &guard, &Again(&db.cache))?
+                    view.resolve_in(db, table, row, word, &guard, &Again(&db.cache))?
                 } else {
-                    view.resolve_unread(&db, table, row, word, &guard)?
+                    view.resolve_unread(db, table, row, word, &guard)?
                 };
                 match resolved {
                     Resolved::Row(old)
@@ -396,7 +396,7 @@ impl Session {
                     Resolved::Wait(txn, lsn) => Some((txn, lsn)),
                 }
             };
-            let blockers = || blockers_of(&db, own, table, row, LockMode::Exclusive, blocker);
+            let blockers = || blockers_of(db, own, table, row, LockMode::Exclusive, blocker);
             self.wait(turn, table, resource, LockMode::Exclusive, false, blockers)?;
         }
     }
@@ -504,12 +504,12 @@ impl Session {
             key_images: self.key_images.as_bytes(),
             payload: version.map_or(&[], |version| version.payload),
         };
-        let space = if version.is_some() {
-            Space::Row
-        } else {
-            Space::Spare
+        let len = record.encoded_len();
+        let mut reservation = match db.log.reserve(len, Space::Row) {
+            // Rule D10: a full disk still takes deletions, of the reserve.
+            Err(StorageError::NoSpace { .. }) if version.is_none() => db.log.reserve(len, Space::Spare)?,
+            reserved => reserved?,
         };
-        let mut reservation = db.log.reserve(record.encoded_len(), space)?;
         stop_point!("write.after_reserve");
         record.encode_into(reservation.bytes_mut());
         stop_point!("write.after_fill");

@@ -665,3 +665,64 @@ fn after_a_power_cut_all_indexes_of_the_statement_are_there_or_none() {
     });
     assert!(images > 50, "{images} images");
 }
+
+/// Rule B7: whoever writes by row id asks the set of gone rows, also for rows that went when there was no index.
+#[test]
+fn what_went_before_the_first_index_stays_gone() {
+    let mut shape = wide();
+    shape.indexes.clear();
+    let mut bench = Bench::new(shape);
+    bench.fill(0..600);
+    bench.settle();
+    let gone = *bench.rows.keys().next().expect("a row");
+    delete(&mut bench.session, &bench.table, gone).expect("deleted");
+    bench.session.commit().expect("committed");
+    bench.rows.remove(&gone);
+    // So that the segment with the deletion is finished.
+    bench.fill(600..1200);
+    bench.db.housekeeping_step();
+    while bench.db.compact_step().expect("compacted") == Progress::Worked {}
+    let word = bench.table.map.load(pbxt_base::RowId::new(gone));
+    assert!(word.is_absent(), "the deletion was not homed");
+    bench.add(MORE, false).expect("built");
+    let refused = delete(&mut bench.session, &bench.table, gone);
+    assert!(
+        matches!(refused, Err(Error::RowNotFound { .. })),
+        "B7: {refused:?}"
+    );
+    bench.session.rollback().expect("rolled back");
+    bench.look();
+}
+
+/// Rule AL29: an index is not asked in as many places as there are 256 KiB of changes in a round.
+#[test]
+fn changes_of_a_round_are_one_run() {
+    let options = pbxt::Options {
+        cache_bytes: 64 << 20,
+        ..options()
+    };
+    let disk = SimDisk::new();
+    let db = Database::open(Arc::new(disk.clone()), &options).expect("the database opens");
+    let table = db.create_table(wide().definition("t"), 1).expect("a new table");
+    let mut bench = Bench {
+        session: session(&db, 1),
+        disk,
+        db,
+        table,
+        shape: wide(),
+        rows: Rows::new(),
+    };
+    bench.fill(0..10_000);
+    let mut underway = bench.begin(MORE, false);
+    bench.change(1, 1 << 32);
+    let files = |bench: &Bench| {
+        let names = piece_files(&bench.disk);
+        names.iter().filter(|name| name.contains("meta")).count()
+    };
+    let before = files(&bench);
+    let caught_up = underway.build.catch_up(Duration::from_secs(2), &mut |_, _| {});
+    caught_up.expect("caught up");
+    assert_eq!(files(&bench) - before, 1, "AL29: files of one round");
+    bench.finish(underway).expect("altered");
+    bench.look();
+}

@@ -8,12 +8,13 @@ mod common;
 mod hold;
 
 use common::{Bench, put, row};
-use pbxt::{Error, Result, Session, SessionConfig};
+use pbxt::{Database, Error, Options, Result, Session, SessionConfig};
 use pbxt_io::Disk;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
-use pbxt_testkit::Rng;
+use pbxt_testkit::{Rng, SimDisk};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Several chunks of the small cache that these tests have.
 const MANY: u32 = 3000;
@@ -96,6 +97,34 @@ fn rows_of_a_chunk_stand_in_the_order_of_the_primary_key() {
     load(&mut bench.client, &bench.table, &rows).expect("a load");
     let read = bench.rows();
     assert!(read.windows(2).all(|pair| pair[0].1.id < pair[1].1.id), "L1");
+}
+
+/// Rule L13, seen in the pieces: each chunk of rows is one.
+#[test]
+fn the_thread_of_a_load_has_work_long_before_its_last_row() {
+    let options = Options {
+        cache_bytes: 1 << 30,
+        ..common::options()
+    };
+    let db = Database::open(Arc::new(SimDisk::new()), &options).expect("a new database");
+    let table = PlayTable::create(&db, "t").expect("a new table");
+    let mut client = Client::new(&db, 1);
+    let memo: Arc<[u8]> = Arc::from(vec![7; 400]);
+    let rows: Vec<PlayRow> = (1..=75_000)
+        .map(|id| PlayRow {
+            memo: Some(Arc::clone(&memo)),
+            ..row(id)
+        })
+        .collect();
+    load(&mut client, &table, &rows).expect("a load");
+    client.session.commit().expect("a commit");
+    let run = db
+        .list_runs()
+        .into_iter()
+        .find(|run| run.index.is_none())
+        .expect("a run of rows");
+    // Four of 8 MiB, and what is left.
+    assert_eq!((run.pieces, run.entries), (5, 75_000), "L13");
 }
 
 #[test]
@@ -321,6 +350,45 @@ fn a_load_waits_for_the_transaction_that_has_one_of_its_keys() {
     assert_eq!(plain(&mut bench), rows_of(1..=MANY));
 }
 
+/// Rules T13, X15: it holds nothing while it waits, so nobody can wait for it.
+#[test]
+fn a_load_that_meets_a_second_key_leaves_the_line_of_the_first() {
+    let patient = SessionConfig {
+        lock_wait_timeout_ms: 20_000,
+        ..SessionConfig::default()
+    };
+    let mut bench = Bench::new();
+    let (mut first, mut second) = (bench.other(2), bench.other(3));
+    bench.client.session.configure(patient);
+    second.session.configure(patient);
+    first.insert(&bench.table, &full(77)).expect("an insert");
+    second.insert(&bench.table, &full(78)).expect("an insert");
+    let wait_for = |db: &Database, waiting: usize| {
+        while db.list_lock_waits().lines.len() < waiting {
+            std::thread::yield_now();
+        }
+    };
+    let (table, db) = (bench.table.clone(), Arc::clone(&bench.db));
+    let client = &mut bench.client;
+    std::thread::scope(|scope| {
+        let to_load = table.clone();
+        let loading = scope.spawn(move || load(client, &to_load, &rows_of(1..=MANY)));
+        wait_for(&db, 1);
+        let wanting = scope.spawn(move || {
+            let inserted = second.insert(&table, &full(77));
+            (second, inserted)
+        });
+        wait_for(&db, 2);
+        first.session.rollback().expect("a rollback");
+        let (mut second, inserted) = wanting.join().expect("the insert ends");
+        inserted.expect("nobody has this key");
+        second.session.rollback().expect("a rollback");
+        loading.join().expect("the load ends").expect("a load");
+    });
+    bench.client.session.commit().expect("a commit");
+    assert_eq!(plain(&mut bench), rows_of(1..=MANY));
+}
+
 #[test]
 fn a_waiting_load_goes_on_when_the_key_comes_free() {
     for commits in [false, true] {
@@ -498,8 +566,6 @@ mod at_stop_points {
     use super::*;
     use common::open;
     use hold::{hold_at, turn};
-    use pbxt_testkit::SimDisk;
-    use std::sync::Arc;
 
     /// Rule X15: a single row and a load want the same key at the same time; one of them gets it.
     #[test]

@@ -1,9 +1,10 @@
-//! Rows behind index entries are read in batches of blocks, and each block of a stretch is unpacked once.
+//! Rows behind index entries are read in batches of blocks, each block of a stretch is unpacked once, and rows that nobody may want are
+//! not read at all.
 
 #[path = "common/store.rs"]
 mod store;
 
-use pbxt::{Bind, Cursor};
+use pbxt::{Bind, Cursor, RowVersion, Seek};
 use pbxt_sim::table::PlayRow;
 use store::Store;
 
@@ -11,9 +12,13 @@ const ROWS: u32 = 12_000;
 
 /// Rows whose order by group has nothing to do with that of their ids, all out of the log.
 fn scattered() -> Store {
+    with_groups(|id| id.wrapping_mul(2_654_435_761) >> 8)
+}
+
+fn with_groups(group_of: impl Fn(u32) -> u32) -> Store {
     let mut store = Store::new();
     for id in 0..ROWS {
-        let group = Some(id.wrapping_mul(2_654_435_761) >> 8);
+        let group = Some(group_of(id));
         let row = PlayRow {
             group,
             ..Store::row(id)
@@ -71,4 +76,106 @@ fn a_stretch_unpacks_each_of_its_blocks_once() {
         loads > blocks && loads < most,
         "{loads} loads of {blocks} blocks, at most {most}"
     );
+}
+
+/// A scan through the index of groups.
+struct Walk {
+    /// From the first or last row of this group on; none: from an end of the index.
+    group: Option<u32>,
+    forward: bool,
+    /// What the cursor is told (rule X51).
+    expected: u64,
+    /// Rows that are asked for, and no more once the group is another.
+    most: usize,
+}
+
+impl Walk {
+    /// Blocks read, and the rows met.
+    fn go(&self, store: &mut Store) -> (u64, Vec<PlayRow>) {
+        let before = loads_of(store);
+        let table = store.table.clone();
+        let mut met: Vec<PlayRow> = Vec::new();
+        let done = store.client.statement(|session| {
+            let mut cursor = Cursor::new(&table.table);
+            cursor.bind(session, Bind::default())?;
+            cursor.index_start(session, 1)?;
+            cursor.expect(self.expected);
+            let mut show = |version: &RowVersion<'_>| {
+                met.push(table.decode(version.payload())?);
+                Ok(())
+            };
+            let seek = if self.forward { Seek::Exact } else { Seek::Last };
+            let mut found = match self.group {
+                Some(group) => cursor.seek(session, &table.prefix(1, &[Some(group)]), seek, &mut show)?,
+                None => cursor.index_edge(session, !self.forward, &mut show)?,
+            };
+            let mut asked = 1;
+            while found && asked < self.most {
+                found = cursor.index_move(session, self.forward, false, &mut show)?;
+                asked += 1;
+            }
+            Ok(())
+        });
+        done.expect("readable");
+        (loads_of(store) - before, met)
+    }
+}
+
+/// Rule X50.
+#[test]
+fn who_goes_back_from_the_last_row_of_a_prefix_reads_no_others() {
+    const IN_GROUP: u32 = 60;
+    let mut store = with_groups(|id| id % (ROWS / IN_GROUP));
+    let back = Walk {
+        group: Some(100),
+        forward: false,
+        expected: 0,
+        most: IN_GROUP as usize + 1,
+    };
+    let (loads, rows) = back.go(&mut store);
+    let groups: Vec<_> = rows.iter().map(|row| row.group).collect();
+    assert_eq!(groups[..IN_GROUP as usize], [Some(100); IN_GROUP as usize]);
+    assert_eq!(
+        groups[IN_GROUP as usize..],
+        [Some(101)],
+        "the neighbour is there for who asks"
+    );
+    // A row of its own block each, the one beyond, and blocks of the index.
+    assert!(
+        loads <= u64::from(IN_GROUP) + 4,
+        "X50: {loads} blocks for {IN_GROUP} rows"
+    );
+    // Whoever goes on meets every row of the groups before, too; they stand in descending order.
+    let on = Walk { most: 500, ..back };
+    let (_, further) = on.go(&mut store);
+    let groups: Vec<_> = further.iter().map(|row| row.group).collect();
+    let expected: Vec<_> = (0..500).map(|at| Some(100 + at / IN_GROUP)).collect();
+    assert_eq!(groups, expected);
+}
+
+/// Rule X51.
+#[test]
+fn a_scan_with_a_limit_reads_about_as_many_rows() {
+    const LIMIT: usize = 60;
+    let mut store = scattered();
+    let limited = Walk {
+        group: None,
+        forward: true,
+        expected: LIMIT as u64,
+        most: LIMIT,
+    };
+    let (loads, rows) = limited.go(&mut store);
+    assert_eq!(rows.len(), LIMIT);
+    // One row at a time, two first stretches, and blocks of the index.
+    assert!(loads <= 16 + 2 * 32 + 4, "X51: {loads} blocks for {LIMIT} rows");
+    let all = |expected| Walk {
+        group: None,
+        forward: true,
+        expected,
+        most: ROWS as usize + 1,
+    };
+    let (_, wanted) = all(0).go(&mut store);
+    assert_eq!(wanted.len(), ROWS as usize);
+    let (_, told) = all(LIMIT as u64).go(&mut store);
+    assert!(told == wanted, "who was told wrongly still meets every row");
 }

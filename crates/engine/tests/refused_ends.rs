@@ -3,9 +3,10 @@
 #[path = "common/store.rs"]
 mod store;
 
-use pbxt::Error;
+use pbxt::{Error, TableDef};
 use pbxt_base::RowId;
 use pbxt_sim::client::Client;
+use pbxt_sim::table::{PlayTable, definition};
 use store::Store;
 
 /// Rows of several segments.
@@ -142,5 +143,46 @@ fn a_statement_that_cannot_be_taken_back_is_not_committed() {
         "{committed:?}"
     );
     session.rollback().expect("a rollback");
+    scene.goes_on();
+}
+
+/// Rule D10. Nobody prepares segments here but who needs one.
+#[test]
+fn who_deletes_on_a_disk_with_room_leaves_the_reserve_alone() {
+    let mut store = Store::new();
+    store.insert(0..ROWS);
+    let found = store.client.scan(&store.table).expect("a scan");
+    store.client.session.commit().expect("a commit");
+    let table = store.table.table.clone();
+    let deleted = store
+        .client
+        .statement(|session| found.iter().try_for_each(|(row, _)| session.delete(&table, *row)));
+    deleted.expect("D10: the disk has room");
+    store.client.session.commit().expect("a commit");
+    store.shows(std::iter::empty());
+}
+
+/// Rules T44, V11: the host takes the answer for the end, and nobody else can decide.
+#[test]
+fn a_vote_about_temporary_tables_alone_without_room_is_rolled_back() {
+    let mut scene = Scene::new();
+    let def = TableDef {
+        temporary: true,
+        ..definition("passing").expect("a definition")
+    };
+    scene.store.db.create_table(def, 1).expect("a new table");
+    let passing = PlayTable::open(&scene.store.db, "passing").expect("the table is there");
+    let mut voter = Client::new(&scene.store.db, 2);
+    voter.insert(&passing, &Store::row(1)).expect("an insert");
+    voter.session.prepare(b"vote").expect("prepared");
+    scene.fill_log();
+    let committed = voter.session.commit();
+    assert!(matches!(committed, Err(Error::Storage(_))), "{committed:?}");
+    assert!(!voter.session.is_prepared(), "V11");
+    voter.session.begin_statement().expect("a statement");
+    voter.session.end_statement();
+    drop(voter);
+    scene.store.client.session.rollback_statement().unwrap_err();
+    scene.store.client.session.rollback().expect("a rollback");
     scene.goes_on();
 }

@@ -473,3 +473,26 @@ fn a_bulk_load_meets_who_has_read_of_its_table() {
     let end = ends(&mut clients, last);
     expect_ended(&mut bench, &end);
 }
+
+/// Rules T32, V12: whoever may not vote is as unsure as before.
+#[test]
+fn a_refused_vote_is_none() {
+    let (mut bench, rows, [mut one, mut two]) = world(2);
+    let mut holder = bench.other(6);
+    holder.insert(&bench.table, &row(60)).expect("an insert");
+    holder.session.prepare(b"taken").expect("prepared");
+    one.insert(&bench.table, &row(50)).expect("an insert");
+    let refused = one.session.prepare(b"taken");
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    // Write skew, half of it by one that has committed meanwhile.
+    find(&mut two, &bench.table, 1).expect("found");
+    regroup(&mut two, &bench.table, rows[1], 7).expect("changed");
+    two.session.commit().expect("a commit");
+    let last = find(&mut one, &bench.table, 2)
+        .and_then(|_| regroup(&mut one, &bench.table, rows[0], 7))
+        .and_then(|()| one.session.commit());
+    assert!(matches!(last, Err(Error::Unserializable)), "T32: {last:?}");
+    one.session.rollback().expect("a rollback");
+    holder.session.rollback().expect("a rollback");
+    bench.settle();
+}

@@ -7,6 +7,7 @@ mod store;
 
 use pbxt::Progress;
 use pbxt_io::Disk;
+use pbxt_segment::{PieceFile, SegmentClass};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_sim::world::geometry;
@@ -224,6 +225,56 @@ fn a_step_that_fails_keeps_no_other_from_its_turn() {
     );
     store.compact();
     store.shows(0..100);
+}
+
+/// Rule S53. The damaged one comes first in the catalog.
+#[test]
+fn a_damaged_block_keeps_only_its_own_table_from_being_merged() {
+    let mut store = Store::new();
+    let damaged = PlayTable::create(&store.db, "damaged").expect("a second table");
+    for id in 0..200 {
+        store.client.insert(&damaged, &Store::row(id)).expect("inserted");
+    }
+    store.insert(0..200);
+    store.fill();
+    store.compact();
+    store.merge();
+    store.db.checkpoint_step().expect("made");
+    // Upper runs over both bases.
+    for table in [damaged.clone(), store.table.clone()] {
+        let rows = store.client.scan(&table).expect("read");
+        store.client.session.commit().expect("nothing to commit");
+        for (row, _) in rows.iter().step_by(2) {
+            let change = |old: &PlayRow| PlayRow {
+                group: Some(1),
+                ..old.clone()
+            };
+            store.client.update(&table, *row, change).expect("updated");
+        }
+        store.client.session.commit().expect("committed");
+    }
+    store.fill();
+    store.compact();
+    let owner = u64::from(damaged.id().raw());
+    let segments = store.db.store().list(SegmentClass::Cold).expect("a list");
+    for id in segments {
+        let file = PieceFile::open(store.db.store(), SegmentClass::Cold, id).expect("a piece file");
+        for section in file.sections().iter().filter(|section| section.owner == owner) {
+            for block in 0..section.block_count() {
+                let at = section.block_offset(block) + 20;
+                store.disk.flip_bit(file.name(), at, 3).expect("flipped");
+            }
+        }
+    }
+    let written = |store: &Store| store.db.upkeep_counters().merge_bytes_written.get();
+    let before = written(&store);
+    let failed = (0..10).filter(|_| store.db.row_merge_step().is_err()).count();
+    assert_eq!(failed, 1, "S53: what failed waits for a checkpoint");
+    assert!(written(&store) > before, "S53: the other table is merged");
+    store.db.checkpoint_step().expect("made");
+    let failed = (0..10).filter(|_| store.db.row_merge_step().is_err()).count();
+    assert_eq!(failed, 1, "S53: and then it has a turn");
+    store.shows(0..200);
 }
 
 #[test]

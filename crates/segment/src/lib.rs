@@ -5,6 +5,7 @@
 
 mod blob;
 mod block_cache;
+mod block_press;
 mod footer;
 mod geometry;
 mod hashing_file;

@@ -71,6 +71,13 @@ impl BlockEncoder {
         place: &BlockPlace<'_>,
         out: &mut Vec<u8>,
     ) -> Result<usize> {
+        let number = self.compress(raw, codec, place.file)?;
+        let stored = if number == 0 { raw } else { &self.scratch[..] };
+        Ok(append(stored, raw.len(), number, place, out))
+    }
+
+    /// Compresses `raw`, for `exchange`. The codec's number: 0 if a block does not shrink, and is stored as it is.
+    pub(crate) fn compress(&mut self, raw: &[u8], codec: Codec, file: &str) -> Result<u8> {
         if raw.len() > BLOCK_BYTES_MAX {
             return Err(Error::TooLarge {
                 what: "a block of a piece file",
@@ -82,23 +89,15 @@ impl BlockEncoder {
         let number = match codec {
             Codec::Plain => 0,
             Codec::Lz4 => self.lz4(raw),
-            Codec::Zstd(level) => self.zstd(raw, level, place)?,
+            Codec::Zstd(level) => self.zstd(raw, level, file)?,
         };
-        let shrinks = number != 0 && self.scratch.len() < raw.len();
-        let (stored, number) = if shrinks {
-            (&self.scratch[..], number)
-        } else {
-            (raw, 0)
-        };
-        let start = out.len();
-        out.resize(start + BLOCK_HEAD_BYTES, 0);
-        put_u32(out, start + 4, stored.len() as u32);
-        put_u32(out, start + 8, raw.len() as u32);
-        out[start + CODEC_AT] = number;
-        out.extend_from_slice(stored);
-        let crc = checksum::crc32c(place.seed(), &out[start + 4..]);
-        put_u32(out, start, crc);
-        Ok(out.len() - start)
+        let shrinks = self.scratch.len() < raw.len();
+        Ok(if shrinks { number } else { 0 })
+    }
+
+    /// Gives what was compressed last, and takes memory for the next.
+    pub(crate) fn exchange(&mut self, stored: &mut Vec<u8>) {
+        std::mem::swap(&mut self.scratch, stored);
     }
 
     fn lz4(&mut self, raw: &[u8]) -> u8 {
@@ -110,9 +109,9 @@ impl BlockEncoder {
         1
     }
 
-    fn zstd(&mut self, raw: &[u8], level: i8, place: &BlockPlace<'_>) -> Result<u8> {
+    fn zstd(&mut self, raw: &[u8], level: i8, file: &str) -> Result<u8> {
         let failed = |source| Error::Io {
-            file: place.file.to_owned(),
+            file: file.to_owned(),
             op: "compress a block of",
             source,
         };
@@ -128,6 +127,25 @@ impl BlockEncoder {
         }
         Ok(2)
     }
+}
+
+/// Appends the block whose `raw_bytes` became `stored` by the codec of this number; its bytes, head included.
+pub(crate) fn append(
+    stored: &[u8],
+    raw_bytes: usize,
+    number: u8,
+    place: &BlockPlace<'_>,
+    out: &mut Vec<u8>,
+) -> usize {
+    let start = out.len();
+    out.resize(start + BLOCK_HEAD_BYTES, 0);
+    put_u32(out, start + 4, stored.len() as u32);
+    put_u32(out, start + 8, raw_bytes as u32);
+    out[start + CODEC_AT] = number;
+    out.extend_from_slice(stored);
+    let crc = checksum::crc32c(place.seed(), &out[start + 4..]);
+    put_u32(out, start, crc);
+    out.len() - start
 }
 
 thread_local! {

@@ -8,9 +8,10 @@
 //! Latches and I/O: none held; writes of at least 256 KiB but the last, which the medium is asked to begin at once; two syncs in `finish`.
 //! After a crash: an unfinished file has no tail and no name in any checkpoint or log record.
 
+use crate::block_press::{BlockPress, ON_THEIR_WAY_MAX};
 use crate::header::SEGMENT_HEADER_BYTES;
 use crate::names::SegmentClass;
-use crate::piece_block::{BlockEncoder, BlockPlace, Codec};
+use crate::piece_block::{BlockEncoder, BlockPlace, Codec, append};
 use crate::piece_section::{Section, encode_directory};
 use crate::piece_tail::PieceTail;
 use crate::store::SegmentStore;
@@ -41,6 +42,7 @@ pub struct PieceWriter {
     written: u64,
     hash: RunningHash,
     encoder: BlockEncoder,
+    press: Option<BlockPress>,
     sections: Vec<Section>,
     open: Option<Section>,
     is_finished: bool,
@@ -72,6 +74,7 @@ impl PieceWriter {
             written: 0,
             hash: RunningHash::new(),
             encoder: BlockEncoder::default(),
+            press: None,
             sections: Vec::new(),
             open: None,
             is_finished: false,
@@ -89,6 +92,12 @@ impl PieceWriter {
         self.class
     }
 
+    /// Lets a thread of its own compress the blocks from now on, while the next ones are made (rule L14).
+    pub fn press_aside(&mut self) -> Result<()> {
+        self.press = Some(BlockPress::spawn(self.file.name())?);
+        Ok(())
+    }
+
     /// Begins a section of an index or table; `kind` is the caller's.
     pub fn begin_section(&mut self, owner: u64, kind: u8) {
         invariant!(self.open.is_none(), "F14: sections do not overlap");
@@ -98,11 +107,50 @@ impl PieceWriter {
     /// Appends a block with the entries from `first_key` on. Durable after `finish`. After an error the writer is of no
     /// further use.
     pub fn push_block(&mut self, first_key: &[u8], entries: u32, raw: &[u8], codec: Codec) -> Result<()> {
-        let stored = self.append_block(raw, codec)?;
+        if self.press.is_none() {
+            let stored = self.append_block(raw, codec)?;
+            return self.note_block(first_key, entries, raw.len(), stored);
+        }
+        self.append_pressed(ON_THEIR_WAY_MAX - 1)?;
+        match &mut self.press {
+            Some(press) => press.give(first_key, entries, raw, codec),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends all blocks that were pushed: before the section ends, and before anybody asks for lengths.
+    pub fn settle(&mut self) -> Result<()> {
+        self.append_pressed(0)
+    }
+
+    /// Appends what comes from the press until at most so many blocks are on their way.
+    fn append_pressed(&mut self, left: usize) -> Result<()> {
+        while let Some(press) = self.press.as_mut().filter(|press| press.len() > left) {
+            let Some(pressed) = press.take()? else {
+                break;
+            };
+            let place = BlockPlace {
+                file: self.file.name(),
+                class: self.class,
+                id: self.id,
+                offset: self.written + self.buffer.len() as u64,
+            };
+            let (stored, number) = pressed.stored();
+            let bytes = append(stored, pressed.raw().len(), number, &place, &mut self.buffer);
+            let (first_key, entries) = pressed.entries();
+            self.note_block(first_key, entries, pressed.raw().len(), bytes)?;
+            if let Some(press) = &mut self.press {
+                press.give_back(pressed);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_block(&mut self, first_key: &[u8], entries: u32, raw: usize, stored: usize) -> Result<()> {
         let section = self.open.as_mut();
         section
             .expect("rule F14: every block stands in a section")
-            .push_block(first_key, entries, raw.len(), stored)?;
+            .push_block(first_key, entries, raw, stored)?;
         self.write_out(APPEND_BYTES_MIN)
     }
 
@@ -114,8 +162,10 @@ impl PieceWriter {
         bytes
     }
 
-    /// Ends the section; its number in the file. `extra` is kept with it for the caller.
+    /// Ends the section, once it is settled; its number in the file. `extra` is kept with it for the caller.
     pub fn end_section(&mut self, last_key: &[u8], extra: &[u8]) -> u32 {
+        let on_their_way = self.press.as_ref().map_or(0, BlockPress::len);
+        invariant!(on_their_way == 0, "F14: every block of a section is in the file");
         let mut section = self.open.take().expect("rule F14: a section is ended once");
         section.last_key = last_key.into();
         section.extra = extra.into();

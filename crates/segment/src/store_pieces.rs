@@ -107,10 +107,14 @@ impl SegmentStore {
             .fetch_max(id.raw() + 1, Ordering::Relaxed);
     }
 
-    /// Removes a piece file; durable after `sync_dir`. Whoever has it open reads on.
+    /// Removes a piece file, if it is there; durable after `sync_dir`. Whoever has it open reads on.
     pub fn remove_piece(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
         let _ = self.piece_ids.of(class);
-        self.remove_file(class, id)
+        match self.remove_file(class, id) {
+            // Whoever made it, or a checkpoint, was faster.
+            Err(error) if is_missing(&error) => Ok(()),
+            removed => removed,
+        }
     }
 
     /// Makes removals durable.

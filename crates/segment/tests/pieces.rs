@@ -153,12 +153,64 @@ fn blocks_are_read_ahead_with_one_read_and_decode_as_read_alone() {
 }
 
 #[test]
+fn blocks_that_are_compressed_aside_make_the_same_file() {
+    let files = [false, true].map(|aside| {
+        let disk = SimDisk::new();
+        let store = store(&disk);
+        let mut writer = PieceWriter::create(&store, COLD).expect("a new file");
+        if aside {
+            writer.press_aside().expect("a thread");
+        }
+        for owner in 0..3 {
+            writer.begin_section(owner, 1);
+            for block in 0..40 {
+                let pushed = writer.push_block(&key(block), 7, &raw(block, 500 * block), CODECS[block % 3]);
+                pushed.expect("pushed");
+            }
+            writer.settle().expect("appended");
+            assert!(writer.section_bytes() > 0, "L14: all of it is there");
+            writer.end_section(&key(40), &[]);
+        }
+        writer.finish().expect("written");
+        disk.content("cold-00000001.seg").expect("a file")
+    });
+    assert!(files[0] == files[1], "L14");
+}
+
+#[test]
+fn an_error_of_the_medium_reaches_who_has_blocks_compressed_aside() {
+    let disk = SimDisk::new();
+    let store = store(&disk);
+    let mut writer = PieceWriter::create(&store, COLD).expect("a new file");
+    writer.press_aside().expect("a thread");
+    writer.begin_section(1, 1);
+    disk.set_free_bytes(Some(0));
+    let mut blocks = 0..20;
+    let failed = blocks.find_map(|block| {
+        writer
+            .push_block(&key(block), 1, &raw(block, 100_000), Codec::Plain)
+            .err()
+    });
+    let failed = failed.expect("no room for two megabytes");
+    assert!(matches!(failed, pbxt_base::Error::NoSpace { .. }), "{failed}");
+    assert!(writer.settle().is_err(), "the writer is of no further use");
+    drop(writer);
+    disk.set_free_bytes(None);
+    assert!(
+        !names(&disk).iter().any(|name| name.starts_with("cold")),
+        "{:?}",
+        names(&disk)
+    );
+}
+
+#[test]
 fn an_open_piece_is_read_after_its_file_was_removed() {
     let disk = SimDisk::new();
     let store = store(&disk);
     let id = write(&store, COLD, 6, 2000).expect("written");
     let piece = PieceFile::open(&store, COLD, id).expect("open");
     store.remove_piece(COLD, id).expect("removed");
+    store.remove_piece(COLD, id).expect("whoever made it was faster");
     store.sync_dir().expect("synced");
     assert!(!names(&disk).contains(&"cold-00000001.seg".to_owned()));
     check(&piece, 2000);

@@ -375,13 +375,16 @@ impl SerialGraph {
         Ok(())
     }
 
+    /// Whether the transaction may vote now. `prepared` follows under the same latch, unless the vote fails.
+    pub(crate) fn may_prepare(&mut self, id: SerialId) -> Result<(), Unserializable> {
+        self.check_end(id)
+    }
+
     /// Rule T32: from here on the transaction is no victim.
-    pub(crate) fn prepare(&mut self, id: SerialId) -> Result<(), Unserializable> {
-        self.check_end(id)?;
+    pub(crate) fn prepared(&mut self, id: SerialId) {
         let number = self.number();
         self.end_as(id, Stage::Prepared(number), number);
         self.active.remove(&id);
-        Ok(())
     }
 
     /// Whether the transaction may commit now. `committed` or `aborted` follows under the same latch.

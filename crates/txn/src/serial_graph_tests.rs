@@ -27,6 +27,12 @@ fn commit(graph: &mut SerialGraph, id: SerialId) -> Result<(), Unserializable> {
     Ok(())
 }
 
+fn prepare(graph: &mut SerialGraph, id: SerialId) -> Result<(), Unserializable> {
+    graph.may_prepare(id)?;
+    graph.prepared(id);
+    Ok(())
+}
+
 #[test]
 fn of_two_that_stand_before_each_other_the_first_to_commit_wins() {
     // T29: write skew.
@@ -146,7 +152,7 @@ fn a_prepared_transaction_is_no_victim() {
         write_all(&mut graph, txns.each_ref().map(|(id, _)| *id));
         edge(&mut graph, txns[0].0, txns[1].0);
         edge(&mut graph, txns[1].0, txns[2].0);
-        let before = graph.prepare(txns[prepared].0);
+        let before = prepare(&mut graph, txns[prepared].0);
         assert_eq!(before, Ok(()));
         let ends = [2, 1, 0].map(|at| {
             let end = commit(&mut graph, txns[at].0);
@@ -171,8 +177,8 @@ fn two_prepared_ones_never_stand_before_each_other() {
     write_all(&mut graph, [one.0, two.0]);
     edge(&mut graph, one.0, two.0);
     edge(&mut graph, two.0, one.0);
-    graph.prepare(one.0).unwrap();
-    assert_eq!(graph.prepare(two.0), Err(Unserializable));
+    prepare(&mut graph, one.0).unwrap();
+    assert_eq!(prepare(&mut graph, two.0), Err(Unserializable));
     commit(&mut graph, one.0).unwrap();
 }
 
@@ -225,7 +231,7 @@ fn a_prepared_transaction_keeps_nobody_else() {
     let mut graph = SerialGraph::default();
     let (prepared, _) = begin(&mut graph);
     write(&mut graph, prepared);
-    graph.prepare(prepared).unwrap();
+    prepare(&mut graph, prepared).unwrap();
     let (other, _) = begin(&mut graph);
     commit(&mut graph, other).unwrap();
     graph.sweep(&mut Vec::new());

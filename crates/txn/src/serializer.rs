@@ -241,18 +241,27 @@ impl Serializer {
         }
     }
 
-    /// Votes yes (rule T32).
+    /// Votes yes (rule T32) by `vote`.
     ///
     /// # Errors
-    /// It must be ended.
-    pub fn prepare(&self, txn: &SerialTxn) -> Result<(), Unserializable> {
+    /// `Err(Unserializable)` if it must be ended, `Ok(Err(_))` if `vote` failed; in both cases nothing has happened.
+    pub fn prepare<R, E>(
+        &self,
+        txn: &SerialTxn,
+        vote: impl FnOnce() -> Result<R, E>,
+    ) -> Result<Result<R, E>, Unserializable> {
         let mut released = Vec::new();
         let mut graph = self.graph.lock();
-        graph.prepare(txn.id)?;
+        graph.may_prepare(txn.id)?;
+        let voted = vote();
+        if voted.is_err() {
+            return Ok(voted);
+        }
+        graph.prepared(txn.id);
         let summary_is_over = graph.sweep(&mut released);
         drop(graph);
         self.release(&released, summary_is_over);
-        Ok(())
+        Ok(voted)
     }
 
     /// Commits: `publish` takes the commit timestamp. Numbers of the graph and timestamps have one order.

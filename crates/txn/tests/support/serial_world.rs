@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "each user uses a part of this")]
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 use crossbeam_epoch::pin;
 use pbxt_base::ids::{IndexId, RowId, TableId, TxnId};
@@ -119,7 +120,8 @@ impl World {
             Step::Rollback => return self.roll_back(open),
             _ if open.is_prepared => true,
             Step::Prepare => {
-                let vote = |serial: &SerialTxn| self.serial.prepare(serial).is_ok();
+                let vote =
+                    |serial: &SerialTxn| self.serial.prepare(serial, || Ok::<_, Infallible>(())).is_ok();
                 open.is_prepared = open.serial.as_ref().is_none_or(vote);
                 open.is_prepared
             }
@@ -290,10 +292,7 @@ impl World {
 
     fn commit(&mut self, mut open: Open) {
         let txn = open.txn;
-        let publish = |txn| {
-            self.txns
-                .commit_critical(txn, |_| Ok::<_, std::convert::Infallible>(()))
-        };
+        let publish = |txn| self.txns.commit_critical(txn, |_| Ok::<_, Infallible>(()));
         let done = match (&mut open.serial, txn) {
             (None, _) => Ok(()),
             (Some(serial), None) => self.serial.commit_unchanged(serial),
