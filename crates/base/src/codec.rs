@@ -41,6 +41,18 @@ push!(push_u16, u16);
 push!(push_u32, u32);
 push!(push_u64, u64);
 
+/// First eight bytes as a number that compares like the bytes do; missing ones count as zero.
+#[inline]
+pub fn word_of(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(chunk) => u64::from_le_bytes(*chunk).swap_bytes(),
+        None => bytes
+            .iter()
+            .zip([56, 48, 40, 32, 24, 16, 8])
+            .fold(0, |word, (&byte, shift)| word | u64::from(byte) << shift),
+    }
+}
+
 /// Appends a variable-length number: 7 bits a byte, lowest first, top bit = more follow.
 #[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {

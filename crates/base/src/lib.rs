@@ -14,6 +14,7 @@ pub mod ids;
 mod invariant;
 pub mod limits;
 pub mod planted;
+mod prefetch;
 pub mod stop_point;
 
 /// True if expensive checks are on.
@@ -21,3 +22,4 @@ pub const VERIFY: bool = cfg!(feature = "verify");
 
 pub use error::{Error, Result};
 pub use ids::{Addr, AddrClass, CommitTs, IndexId, Lsn, RowId, SegmentId, TableId, TxnId};
+pub use prefetch::prefetch;

@@ -12,6 +12,7 @@ use crate::definition::ConflictMode;
 use crate::error::{Error, Result};
 use crate::index_cursor::IndexScan;
 use crate::locking::{Busy, RowLock, blockers_of};
+use crate::ready_row::ReadyRow;
 use crate::semi_consistent::Semi;
 use crate::session::{Isolation, Session};
 use crate::table::Table;
@@ -68,12 +69,19 @@ const KILL_CHECK_ROWS: u32 = 4096;
 #[derive(Debug)]
 pub struct Cursor {
     pub(crate) table: Arc<Table>,
+    /// The same by another reference, for moves that need the cursor whole beside it: a reference of its own for each would write
+    /// to a word that all sessions write to.
+    own_table: Option<Arc<Table>>,
     pub(crate) bind: Bind,
     pub(crate) access: Access,
     pub(crate) view: View,
     pub(crate) scan: TableScan,
     filter: Option<Arc<RowFilter>>,
     pub(crate) index: IndexScan,
+    /// The row that was looked for ahead, and what was found; the same of the present index entry.
+    pub(crate) ready_of: RowId,
+    pub(crate) ready: Option<ReadyRow>,
+    pub(crate) at_hand: Option<ReadyRow>,
     row: RowId,
     /// The lock of the row last read, if the transaction did not have it before that read.
     new_lock: Option<LockMode>,
@@ -98,12 +106,16 @@ impl Cursor {
     pub fn new(table: &Arc<Table>) -> Self {
         Self {
             table: Arc::clone(table),
+            own_table: None,
             bind: Bind::default(),
             access: Access::Snapshot,
             view: View::new(Viewer::current(pbxt_base::TxnId::new(0))),
             scan: TableScan::default(),
             filter: None,
             index: IndexScan::default(),
+            ready_of: RowId::new(0),
+            ready: None,
+            at_hand: None,
             row: RowId::new(0),
             new_lock: None,
             semi: Semi::Off,
@@ -116,6 +128,18 @@ impl Cursor {
     /// The table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
+    }
+
+    /// The table beside the cursor, until it is given back.
+    #[inline]
+    pub(crate) fn borrow_table(&mut self) -> Arc<Table> {
+        let own = self.own_table.take();
+        own.unwrap_or_else(|| Arc::clone(&self.table))
+    }
+
+    #[inline]
+    pub(crate) fn give_back(&mut self, table: Arc<Table>) {
+        self.own_table = Some(table);
     }
 
     /// Joins the session's transaction for one statement.
@@ -160,6 +184,8 @@ impl Cursor {
     pub fn let_go(&mut self) {
         self.scan.stop();
         self.index.stop();
+        self.take_ready();
+        self.at_hand = None;
     }
 
     /// The next visible row in row id order: calls `show` with it. False at the end.
@@ -385,6 +411,13 @@ impl Cursor {
         }
         let guard = crossbeam_epoch::pin();
         let word = self.table.map.load_in(row, &guard);
+        if let Some(ready) = self.at_hand.take()
+            && word.is_absent()
+            && ready.is_current(row, &self.table.base)
+        {
+            self.shown += 1;
+            return show(&ready.version()).map(|()| Visit::Shown);
+        }
         match self.view.resolve(&session.db, &self.table, row, word, &guard)? {
             Resolved::Row(found) => {
                 self.shown += 1;

@@ -10,6 +10,7 @@
 use crate::database::Database;
 use crate::error::Result;
 use crate::pacing::Progress;
+use crate::row_merge_plan::Need;
 use crate::row_shape::RowShape;
 use crate::table::{Index, Table};
 use parking_lot::Mutex;
@@ -49,8 +50,8 @@ impl Sweep {
         self.cut.load(Ordering::Acquire)
     }
 
-    /// The cut that the index is to be merged for (rule S25).
-    pub(crate) fn wants(&self, index: &Index) -> Option<u64> {
+    /// The cut that the index is to be merged for (rules S25, S55).
+    pub(crate) fn wants(&self, index: &Index, need: Need) -> Option<u64> {
         let pending = self.pending.load(Ordering::Acquire);
         if pending == 0 {
             return None;
@@ -59,8 +60,8 @@ impl Sweep {
         let cut = self.cut();
         let pieces = || parts.runs.iter().flat_map(|run| &run.pieces);
         let entries: u64 = pieces().map(|piece| piece.entries()).sum();
-        (pending * ENTRIES_PER_GONE >= entries && pieces().any(|piece| piece.swept().cut() < cut))
-            .then_some(cut)
+        let is_enough = need == Need::Possible || pending * ENTRIES_PER_GONE >= entries;
+        (is_enough && pieces().any(|piece| piece.swept().cut() < cut)).then_some(cut)
     }
 }
 

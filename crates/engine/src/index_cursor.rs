@@ -12,18 +12,19 @@
 use crate::cursor::{Access, Cursor};
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::fetch_ahead::{FetchAhead, Turn};
+use crate::fetch_ahead::FetchAhead;
 use crate::noting::NotedScan;
-use crate::row_ahead::{BATCH_BLOCKS, Together};
 use crate::session::Session;
 use crate::table::{Index, Table};
 use crate::version::{Admission, RowVersion, Show};
-use crate::view::{Resolved, View, read_version};
+use crate::view::{View, read_version};
 use pbxt_base::{Lsn, RowId, planted};
 use pbxt_index::{EntryMark, EntryView, IndexParts, MergedCursor, SeekPos, Sign};
 use pbxt_txn::{EventDecision, IndexEvent, KeyRange, Stamp, TxnStatus, Verdict, Viewer, decide_events};
 use std::sync::Arc;
 
+#[path = "index_ahead.rs"]
+mod ahead;
 #[path = "index_probe.rs"]
 mod probe;
 #[path = "index_show.rs"]
@@ -102,13 +103,29 @@ impl IndexScan {
         Ok(())
     }
 
+    /// The parts to be read. Most seeks find them as they were: taking them again would write to a word that all sessions write to.
+    /// They are not kept over a seek that fails.
     fn begin_at(&mut self, index: &Index, forward: bool, is_of_key: bool) -> Arc<IndexParts> {
         self.forward = forward;
         self.is_of_key = is_of_key;
         self.ended = false;
         self.ahead.reset();
-        self.installs = index.installs();
-        index.parts()
+        match self.parts.take() {
+            Some(parts) if index.is_unchanged(self.installs) => parts,
+            _ => {
+                self.installs = index.installs();
+                index.parts()
+            }
+        }
+    }
+
+    /// Goes over to the index of this number.
+    fn change_to(&mut self, number: usize) {
+        if self.number != number {
+            // Another index counts its exchanges by itself.
+            self.parts = None;
+            self.number = number;
+        }
     }
 
     pub(crate) fn number(&self) -> usize {
@@ -120,6 +137,13 @@ impl IndexScan {
         self.end
             .as_ref()
             .map(|(key, inclusive)| (key.as_slice(), *inclusive))
+    }
+
+    /// The row of the entry that comes next, if the scan is expected to go on to it.
+    #[inline]
+    fn row_ahead(&self) -> Option<RowId> {
+        let next = self.entries.peek().filter(|_| !self.must_match)?;
+        Some(next.row())
     }
 
     /// Key of the row last shown, and whether the scan goes forward; none if it has come to its end.
@@ -151,7 +175,7 @@ impl Cursor {
         self.begin_reading(session)?;
         self.refuse_younger_index(number)?;
         self.index.close_noted();
-        self.index.number = number;
+        self.index.change_to(number);
         self.index.ended = true;
         self.index.end = None;
         self.index.must_match = false;
@@ -209,8 +233,20 @@ impl Cursor {
         seek: Seek,
         show: impl Show,
     ) -> Result<bool> {
-        let table = Arc::clone(&self.table);
-        let index = self.index_of(&table)?;
+        let table = self.borrow_table();
+        let found = self.seek_in(session, &table, (prefix, seek), show);
+        self.give_back(table);
+        found
+    }
+
+    fn seek_in(
+        &mut self,
+        session: &mut Session,
+        table: &Arc<Table>,
+        (prefix, seek): (&[u8], Seek),
+        show: impl Show,
+    ) -> Result<bool> {
+        let index = self.index_of(table)?;
         self.leave_row();
         self.index.prefix.clear();
         self.index.prefix.extend_from_slice(prefix);
@@ -230,7 +266,7 @@ impl Cursor {
         }
         self.index.wishes_prefix = seek == Seek::Last;
         self.index.must_match = matches!(seek, Seek::Exact | Seek::Key | Seek::Last);
-        let found = self.advance(session, &table, show);
+        let found = self.advance(session, table, show);
         self.index.must_match = false;
         found
     }
@@ -281,19 +317,31 @@ impl Cursor {
         session: &mut Session,
         forward: bool,
         same: bool,
+        show: impl Show,
+    ) -> Result<bool> {
+        let table = self.borrow_table();
+        let found = self.move_in(session, &table, (forward, same), show);
+        self.give_back(table);
+        found
+    }
+
+    fn move_in(
+        &mut self,
+        session: &mut Session,
+        table: &Arc<Table>,
+        (forward, same): (bool, bool),
         mut show: impl Show,
     ) -> Result<bool> {
-        let table = Arc::clone(&self.table);
-        if self.comes_back() && self.show_again(session, &table, &mut show)? {
+        if self.comes_back() && self.show_again(session, table, &mut show)? {
             return Ok(true);
         }
         let is_outgrown =
             (self.is_noting && self.index.noted.is_outgrown_by(same)) || (self.index.is_of_key && !same);
         if is_outgrown || forward != self.index.forward || !self.index.ahead.is_waiting() {
-            self.renew(session, &table, forward, is_outgrown)?;
+            self.renew(session, table, forward, is_outgrown)?;
         }
         self.index.must_match = same;
-        let found = self.advance(session, &table, show);
+        let found = self.advance(session, table, show);
         self.index.must_match = false;
         found
     }
@@ -373,10 +421,15 @@ impl Cursor {
                 return Ok(false);
             }
         }
+        let reads_rows = !show.wants_key() && !show.is_choosy();
         while let Some(first) = self.index.entries.peek() {
             if is_beyond(&self.index, first.key()) {
                 self.index.ended = true;
                 break;
+            }
+            if reads_rows && !first.is_dead() {
+                let row = first.row();
+                self.make_ready(&session.db, row);
             }
             if !self.take_group(session, show.wants_key() || show.is_choosy())? {
                 continue;
@@ -398,6 +451,10 @@ impl Cursor {
                 std::mem::swap(&mut self.index.current_key, &mut self.index.group_key);
                 self.index.current_row = row;
                 return Ok(true);
+            }
+            self.take_ready();
+            if let Some(next) = self.index.row_ahead().filter(|_| reads_rows) {
+                self.make_ready(&session.db, next);
             }
             let key = std::mem::take(&mut self.index.group_key);
             let shown = self.show_entry(session, index, &key, row, &mut show);
@@ -446,133 +503,6 @@ impl Cursor {
         let forward = self.index.forward;
         let from = behind(key, row, forward);
         self.index.begin(&session.db, index, &from, forward)
-    }
-
-    /// Shows the next row that was fetched ahead and is visible; none if none is left.
-    fn serve_ahead(
-        &mut self,
-        session: &mut Session,
-        index: &Index,
-        show: &mut impl Show,
-    ) -> Result<Option<bool>> {
-        let mut ahead = std::mem::take(&mut self.index.ahead);
-        let mut served = None;
-        while let Some(turn) = ahead.next() {
-            let (Turn::Kept(key, row, ..) | Turn::LookUp(key, row)) = turn;
-            if is_beyond(&self.index, key) {
-                self.index.ended = true;
-                ahead.reset();
-                served = Some(Ok(false));
-                break;
-            }
-            let shown = match turn {
-                Turn::Kept(_, _, payload, version) => {
-                    self.note_shown(row);
-                    show.row(&RowVersion::new(row, payload, version)).map(|()| true)
-                }
-                Turn::LookUp(..) => self.show_entry(session, index, key, row, show),
-            };
-            if matches!(shown, Ok(false)) {
-                continue;
-            }
-            self.index.current_key.clear();
-            self.index.current_key.extend_from_slice(key);
-            self.index.current_row = row;
-            served = Some(shown);
-            break;
-        }
-        self.index.ahead = ahead;
-        served.transpose()
-    }
-
-    /// Reads the rows of the next stretch of entries, in row id order.
-    fn fetch_ahead(&mut self, session: &mut Session, show: &mut impl Show) -> Result<()> {
-        let mut ahead = std::mem::take(&mut self.index.ahead);
-        ahead.begin(&session.db.fetches);
-        while !ahead.is_full() {
-            let Some(first) = self.index.entries.peek() else {
-                // Of one key: as below.
-                self.index.ended = !self.index.is_of_key || ahead.is_empty();
-                break;
-            };
-            if is_beyond(&self.index, first.key()) {
-                // The scan has come here itself only if nothing was fetched; by the time it has, it may look for other keys.
-                self.index.ended = ahead.is_empty();
-                break;
-            }
-            if self.index.is_past_wish() {
-                break;
-            }
-            self.check_kill(session)?;
-            if !self.take_group(session, show.is_choosy())? {
-                continue;
-            }
-            match self.admission(session, show)? {
-                Admission::Wanted => ahead.push(&self.index.group_key, self.index.group_row),
-                Admission::Unwanted => ahead.pass(),
-                Admission::Beyond => {
-                    // As above; entries behind this one are beyond too.
-                    self.index.ended = ahead.is_empty();
-                    break;
-                }
-            }
-        }
-        let count = ahead.sort();
-        if self.is_noting {
-            for place in 0..count {
-                session.note_row_read(&self.table, ahead.row_at(place));
-            }
-        }
-        let mut place = 0;
-        while place < count {
-            let (together, end) = self.load_together(&session.db, &ahead, place)?;
-            while place < end {
-                self.check_kill(session)?;
-                if !self.keep_ahead(session, &mut ahead, place, &together)? {
-                    place = count;
-                    break;
-                }
-                place += 1;
-            }
-        }
-        self.index.ahead = ahead;
-        Ok(())
-    }
-
-    /// Reads the blocks that the next rows of a stretch stand in, all at once; they, and the place behind these rows.
-    fn load_together<'d>(
-        &self,
-        db: &'d Database,
-        ahead: &FetchAhead,
-        place: usize,
-    ) -> Result<(Together<'d>, usize)> {
-        let guard = crossbeam_epoch::pin();
-        let is_cold = |row| self.table.map.load_in(row, &guard).is_absent();
-        let shape = self.table.base.shape();
-        let mut blocks = Vec::with_capacity(BATCH_BLOCKS);
-        let (piece, end) = ahead.blocks_from(&shape, place, &mut blocks, is_cold);
-        drop(guard);
-        let together = Together::load(self.table.versions(), &db.cache, piece, &blocks)?;
-        Ok((together, end))
-    }
-
-    /// Keeps one row of a stretch; false if there is no room for more.
-    fn keep_ahead(
-        &mut self,
-        session: &Session,
-        ahead: &mut FetchAhead,
-        place: usize,
-        together: &Together<'_>,
-    ) -> Result<bool> {
-        let row = ahead.row_at(place);
-        let guard = crossbeam_epoch::pin();
-        let word = self.table.map.load_in(row, &guard);
-        let (db, table) = (&session.db, &self.table);
-        let resolved = self.view.resolve_in(db, table, row, word, &guard, together)?;
-        Ok(match &resolved {
-            Resolved::Row(found) => ahead.keep(place, Some((found.payload(), found.schema_version()))),
-            Resolved::Absent | Resolved::Wait(..) | Resolved::Conflict => ahead.keep(place, None),
-        })
     }
 
     /// True if the row was deleted and no live or later snapshot can see it: then every entry of it is dead (rule X5). Keeps

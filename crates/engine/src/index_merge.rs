@@ -111,11 +111,11 @@ impl MergeJudge for Judge<'_> {
 impl Database {
     /// Merges runs of indexes where it is due, for about 64 MiB.
     pub fn index_merge_step(&self) -> Result<Progress> {
-        self.index_merge_step_when(false)
+        self.index_merge_step_for(Need::Due)
     }
 
-    /// The same; when the foreground is idle also where it is merely useful (rule S38).
-    pub(crate) fn index_merge_step_when(&self, is_idle: bool) -> Result<Progress> {
+    /// The same; when more is needed, also where it is merely useful (rule S38), or possible (rule S55).
+    pub(crate) fn index_merge_step_for(&self, need: Need) -> Result<Progress> {
         let mut merger = self.upkeep.indexes.lock();
         self.poison.check()?;
         if let Some(mut large) = merger.large.take() {
@@ -135,7 +135,7 @@ impl Database {
             }
             return Ok(Progress::Worked);
         }
-        let (jobs, moved) = merger.find_jobs(self, Need::when(is_idle));
+        let (jobs, moved) = merger.find_jobs(self, need);
         let (small, large): (Vec<_>, Vec<_>) = jobs
             .into_iter()
             .partition(|job| job.choice.bytes() <= SHARED_BYTES);
@@ -202,7 +202,7 @@ impl IndexMerger {
             }
             let known = self.quiet.get(&(index.def.id, Need::Useful));
             let is_quiet = known.is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
-            let cut = table.sweep.wants(index);
+            let cut = table.sweep.wants(index, Need::Useful);
             if is_quiet && cut.is_none() || parts.runs.is_empty() || index.is_named_behind(start) {
                 return false;
             }
@@ -247,7 +247,7 @@ impl IndexMerger {
                     .quiet
                     .get(&(index.def.id, need))
                     .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
-                let cut = table.sweep.wants(index);
+                let cut = table.sweep.wants(index, need);
                 let is_left = is_quiet && cut.is_none() || bytes >= STEP_BYTES;
                 if parts.runs.is_empty() || is_left || index.is_named_behind(start) {
                     continue;

@@ -4,7 +4,7 @@
 //! reach the base. The base is rewritten piece by piece; that needs upper runs cut where the base is cut, so several upper
 //! runs are first merged into one that is.
 //! Rules: S17 at most four upper runs; upper entries of a quarter of the base are merged into it, S38 of a tenth if the
-//! foreground is idle; S18 a tagged run whose
+//! foreground is idle, S55 of any if all is asked for; S18 a tagged run whose
 //! owner is not settled takes no part; S19 a piece over nothing older is moved down, not rewritten; S25 pieces with many
 //! entries of gone rows are rewritten for that alone.
 //! Latches and I/O: none.
@@ -21,6 +21,8 @@ const BASE_ENTRIES_PER_IDLE_UPPER: u64 = 10;
 const WHOLE_BYTES: u64 = 32 << 20;
 /// A job of one base piece is not larger than this, or else upper runs are cut first.
 const CLOSED_BYTES: u64 = 160 << 20;
+/// Upper entries over a base piece for one of its own, in parts of this.
+const WEIGHT_UNIT: u64 = 1_000_000;
 /// A piece of the base below this is small.
 const SMALL_BYTES: u64 = 4 << 20;
 /// So many small pieces that follow each other are worth being merged.
@@ -71,11 +73,12 @@ pub(crate) fn plan_index(
     let taken: Vec<&Arc<Run>> = runs.iter().filter(|run| may_take(run)).collect();
     let (&base, uppers) = taken.split_last()?;
     let upper_entries: u64 = uppers.iter().map(|run| run.entries()).sum();
-    let per_upper = match need {
-        Need::Due => BASE_ENTRIES_PER_UPPER,
-        Need::Useful => BASE_ENTRIES_PER_IDLE_UPPER,
+    let is_enough = match need {
+        Need::Due => upper_entries * BASE_ENTRIES_PER_UPPER >= base.entries(),
+        Need::Useful => upper_entries * BASE_ENTRIES_PER_IDLE_UPPER >= base.entries(),
+        Need::Possible => true,
     };
-    if upper_entries * per_upper >= base.entries() && upper_entries > 0 {
+    if is_enough && upper_entries > 0 {
         return Some(into_base(base, uppers));
     }
     if uppers.len() > UPPER_RUNS {
@@ -109,7 +112,7 @@ fn into_base(base: &Arc<Run>, uppers: &[&Arc<Run>]) -> IndexChoice {
     if bytes <= WHOLE_BYTES || base.pieces.len() < 2 || base.tag.is_some() {
         return all_into_base(base, uppers);
     }
-    let weight = |piece: &&Arc<RunPiece>| {
+    let weight = |piece: &Arc<RunPiece>| {
         let (low, high) = (
             SeekPos::lower_bound(piece.first_key()),
             SeekPos::upper_bound(piece.last_key()),
@@ -118,9 +121,14 @@ fn into_base(base: &Arc<Run>, uppers: &[&Arc<Run>]) -> IndexChoice {
             .iter()
             .map(|run| run.range_count_estimate(&low, &high))
             .sum();
-        over * 1000 / piece.entries().max(1)
+        over * WEIGHT_UNIT / piece.entries().max(1)
     };
-    let Some(heaviest) = base.pieces.iter().max_by_key(weight) else {
+    let weights = base.pieces.iter().map(|piece| (weight(piece), piece));
+    // Few entries may lie between pieces, or be estimated as none: then there is no piece to be preferred.
+    let Some((_, heaviest)) = weights
+        .filter(|(weight, _)| *weight > 0)
+        .max_by_key(|(weight, _)| *weight)
+    else {
         return all_into_base(base, uppers);
     };
     let mut runs = uppers.to_vec();

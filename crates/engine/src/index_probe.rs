@@ -50,7 +50,8 @@ impl Cursor {
         self.note_reads(session);
         self.index.close_noted();
         let scan = &mut self.index;
-        (scan.number, scan.end, scan.must_match) = (number, None, true);
+        scan.change_to(number);
+        (scan.end, scan.must_match) = (None, true);
         scan.prefix.clear();
         scan.prefix.extend_from_slice(prefix);
         if self.is_noting {

@@ -21,6 +21,7 @@ use crate::idle::IdleWatch;
 use crate::index_merge::IndexMerger;
 use crate::row_merge::RowMerger;
 use crate::set_aside::SetAside;
+use crate::row_merge_plan::Need;
 use parking_lot::Mutex;
 use pbxt_base::{Error as StorageError, SegmentId, TableId};
 use pbxt_io::Worker;
@@ -55,6 +56,8 @@ pub(crate) struct Upkeep {
     /// End of the last segment that the compactor has looked at.
     looked_at: AtomicU64,
     turn: AtomicU64,
+    /// The log's end when everything had been compacted that could be (rule S55).
+    pub compacted_at: AtomicU64,
     /// Bytes of pieces merged away when the newest checkpoint began.
     given_back: AtomicU64,
     /// How far it is behind (rule S43).
@@ -152,19 +155,24 @@ impl Upkeep {
 /// Pause between two looks for work.
 const PAUSE: Duration = Duration::from_millis(200);
 /// A kind of step.
-type Step = fn(&Database, bool) -> Result<Progress>;
+type Step = fn(&Database, Need) -> Result<Progress>;
 
 impl Database {
     /// One step of whatever is most overdue; when the database is idle, of whatever is useful. Want of disk space is not an
     /// error here: the step is tried again later. A step that fails keeps no other from its turn (rule S53); the error is the first one's.
     pub fn upkeep_step(&self, is_idle: bool) -> Result<Progress> {
-        let compacts = self.hot_bytes() > self.homing_limit() || is_idle;
+        self.upkeep_step_for(Need::when(is_idle))
+    }
+
+    /// The same, of whatever is needed.
+    pub(crate) fn upkeep_step_for(&self, need: Need) -> Result<Progress> {
+        let compacts = self.hot_bytes() > self.homing_limit() || need.is_more_than_due();
         let compact = compacts
             .then_some(|db: &Self, _| db.compact_step())
             .map(|step| step as Step);
         let mut merges: Vec<Step> = Vec::new();
         if !self.gain_is_due() || self.upkeep.superseded_bytes() == 0 {
-            merges = vec![Self::row_merge_step_when, Self::index_merge_step_when];
+            merges = vec![Self::row_merge_step_for, Self::index_merge_step_for];
         }
         let turn = self.upkeep.turn.fetch_add(1, Ordering::Relaxed);
         if turn / 2 % 2 == 1 {
@@ -184,10 +192,11 @@ impl Database {
             |db, _| db.forget_step(),
         ];
         steps.extend(others);
-        steps.extend(is_idle.then_some((|db: &Self, _| db.census_step()) as Step));
+        let takes_census = need.is_more_than_due();
+        steps.extend(takes_census.then_some((|db: &Self, _| db.census_step()) as Step));
         let mut failed = Ok(Progress::Idle);
         for step in steps {
-            match step(self, is_idle) {
+            match step(self, need) {
                 Ok(Progress::Idle) => {}
                 Ok(Progress::Worked) => return failed.and(Ok(Progress::Worked)),
                 Err(Error::Storage(StorageError::NoSpace { .. })) => {

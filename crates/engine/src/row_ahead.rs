@@ -12,6 +12,7 @@ use crate::row_shape::{BlockSource, CachedRows, RowPiece};
 use pbxt_io::{for_each_parallel, parallelism};
 use pbxt_rows::Versions;
 use pbxt_segment::{BlockCache, BlockKey, StoredBlocks};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -107,6 +108,8 @@ impl RowPiece {
 pub(crate) struct Together<'c> {
     cache: &'c BlockCache,
     blocks: Vec<(BlockKey, Arc<CachedRows>)>,
+    /// Where the last look-up found its block: rows are looked up in the order of their ids, so of their blocks.
+    at: Cell<usize>,
 }
 
 impl<'c> Together<'c> {
@@ -125,6 +128,7 @@ impl<'c> Together<'c> {
         Ok(Self {
             cache,
             blocks: loaded,
+            at: Cell::new(0),
         })
     }
 }
@@ -132,8 +136,12 @@ impl<'c> Together<'c> {
 impl BlockSource for Together<'_> {
     fn block_of(&self, piece: &RowPiece, versions: &Versions, block: usize) -> Result<Arc<CachedRows>> {
         let key = piece.block_key(block);
-        match self.blocks.iter().find(|(held, _)| *held == key) {
-            Some((_, rows)) => Ok(Arc::clone(rows)),
+        let mut blocks = self.blocks.iter().enumerate().skip(self.at.get());
+        match blocks.find(|(_, (held, _))| *held == key) {
+            Some((at, (_, rows))) => {
+                self.at.set(at);
+                Ok(Arc::clone(rows))
+            }
             None => piece.block(versions, self.cache, block),
         }
     }

@@ -44,12 +44,11 @@ struct MergeJob {
 impl Database {
     /// Merges pieces of row runs where it is due, for up to 64 MiB.
     pub fn row_merge_step(&self) -> Result<Progress> {
-        self.row_merge_step_when(false)
+        self.row_merge_step_for(Need::Due)
     }
 
-    /// The same; when the foreground is idle also where it is merely useful (rule S37).
-    pub(crate) fn row_merge_step_when(&self, is_idle: bool) -> Result<Progress> {
-        let need = Need::when(is_idle);
+    /// The same; when more is needed, also where it is merely useful (rule S37), or possible (rule S55).
+    pub(crate) fn row_merge_step_for(&self, need: Need) -> Result<Progress> {
         let mut merger = self.upkeep.rows.lock();
         self.poison.check()?;
         let (jobs, moved) = merger.find_jobs(self, need);

@@ -4,7 +4,7 @@
 //! over ranges and counts, without I/O, so it can be tried with any shape.
 //! Rules: S8 (closed ranges of neighbouring runs); S11 at most four upper runs lie over a row; S12 upper slots of a quarter of
 //! a base piece's rows are merged into it; S34 of a fifth of the base's, into the piece with most of them; S37 of a tenth, if
-//! the foreground is idle; S13 small pieces of the base that follow each other become one; S14 what lives in
+//! the foreground is idle, S55 of one, if all is asked for; S13 small pieces of the base that follow each other become one; S14 what lives in
 //! a file of which more than half is dead is rewritten.
 //! Latches and I/O: none.
 
@@ -42,11 +42,18 @@ pub(crate) enum Need {
     Due,
     /// And what gives space back while the foreground is idle.
     Useful,
+    /// And whatever else can be brought into the oldest runs, whoever asks for that (rule S55).
+    Possible,
 }
 
 impl Need {
     pub(crate) fn when(is_idle: bool) -> Self {
         if is_idle { Self::Useful } else { Self::Due }
+    }
+
+    /// True if it is more than has to be done under load.
+    pub(crate) fn is_more_than_due(self) -> bool {
+        self != Self::Due
     }
 }
 
@@ -191,7 +198,8 @@ fn heavy_base(shape: &RowShape, groups: &[RangeInclusive<usize>], need: Need) ->
     let (share, piece) = best?;
     let is_due = share * BASE_SLOTS_PER_UPPER >= 1000
         || base.len() >= SEVERAL_PIECES && upper * BASE_SLOTS_PER_ALL_UPPER >= slots
-        || need == Need::Useful && upper * BASE_SLOTS_PER_IDLE_UPPER >= slots;
+        || need == Need::Useful && upper * BASE_SLOTS_PER_IDLE_UPPER >= slots
+        || need == Need::Possible;
     is_due.then(|| close(shape, group.clone(), piece.first, piece.last))
 }
 

@@ -12,14 +12,17 @@
 
 use crate::error::{Error, Result};
 use crate::version::BaseRow;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use pbxt_base::{Error as StorageError, Lsn, RowId, SegmentId, TxnId};
 use pbxt_rows::{RowBlock, RowFilter, SectionExtra, Versions, Zones};
-use pbxt_segment::{BlockCache, BlockKey, CachedBlock, PieceFile, Section, SegmentClass};
+use pbxt_segment::{
+    BlockCache, BlockKey, BlockShelf, CachedBlock, PieceFile, Section, SegmentClass, ShelfPlace,
+};
 use pbxt_txn::Stamp;
 use roaring::RoaringTreemap;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Stamp of what is settled.
 pub(crate) const SETTLED: Stamp = Stamp {
@@ -29,20 +32,36 @@ pub(crate) const SETTLED: Stamp = Stamp {
 
 /// A decoded block as the block cache keeps it.
 #[derive(Debug)]
-pub(crate) struct CachedRows(RowBlock);
+pub(crate) struct CachedRows {
+    rows: RowBlock,
+    shelf_place: ShelfPlace,
+}
+
+impl CachedRows {
+    fn of(rows: RowBlock) -> Self {
+        Self {
+            rows,
+            shelf_place: ShelfPlace::default(),
+        }
+    }
+}
 
 impl Deref for CachedRows {
     type Target = RowBlock;
 
     #[inline]
     fn deref(&self) -> &RowBlock {
-        &self.0
+        &self.rows
     }
 }
 
 impl CachedBlock for CachedRows {
     fn bytes(&self) -> usize {
-        self.0.memory_bytes()
+        self.rows.memory_bytes() + size_of::<ShelfPlace>()
+    }
+
+    fn shelf_place(&self) -> Option<&ShelfPlace> {
+        Some(&self.shelf_place)
     }
 }
 
@@ -72,8 +91,11 @@ pub(crate) struct RowPiece {
     pub section: u32,
     /// Exactly the row ids that have a slot.
     pub rows: RoaringTreemap,
+    /// These are all from the first to the last one.
+    is_dense: bool,
     /// What the rows of each block can have.
     zones: Zones,
+    shelf: Arc<BlockShelf<CachedRows>>,
     pub first: RowId,
     pub last: RowId,
 }
@@ -82,6 +104,8 @@ pub(crate) struct RowPiece {
 #[derive(Debug, Default)]
 pub(crate) struct RowBase {
     shape: ArcSwap<RowShape>,
+    /// Twice how often it was exchanged; odd while it is being so.
+    installs: AtomicU64,
 }
 
 /// What runs have of a row.
@@ -115,7 +139,8 @@ pub(crate) struct Again<'c>(pub(crate) &'c BlockCache);
 impl BlockSource for Again<'_> {
     #[inline]
     fn block_of(&self, piece: &RowPiece, versions: &Versions, block: usize) -> Result<Arc<CachedRows>> {
-        match self.0.peek(piece.block_key(block)) {
+        let key = || piece.block_key(block);
+        match self.0.peek_in(&piece.shelf, block, key) {
             Some(rows) => {
                 piece.check_known(versions)?;
                 piece.newest(versions, self.0, block, rows)
@@ -138,15 +163,30 @@ impl RowBase {
         self.shape.load_full()
     }
 
-    /// True if no row stands outside the hot log.
+    /// The shape now, for a look that keeps it no longer than that.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.shape.load().runs.is_empty()
+    pub(crate) fn now(&self) -> Guard<Arc<RowShape>> {
+        self.shape.load()
+    }
+
+    /// A number for `is_unchanged`, to be asked for before the shape is.
+    #[inline]
+    pub(crate) fn installs(&self) -> u64 {
+        self.installs.load(Ordering::Acquire)
+    }
+
+    /// True if a shape that was taken after the number is the one of now. An even number that has not changed says that no exchange has
+    /// begun of which this thread could have seen anything. False says nothing.
+    #[inline]
+    pub(crate) fn is_unchanged(&self, installs: u64) -> bool {
+        installs & 1 == 0 && self.installs() == installs
     }
 
     /// Installs another shape (rule B1). The caller holds the table's shape latch.
     pub(crate) fn install(&self, shape: RowShape) {
+        self.installs.fetch_add(1, Ordering::AcqRel);
         self.shape.store(Arc::new(shape));
+        self.installs.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The stamp of the newest run that has a slot of the row. No I/O; the slot may say "deleted".
@@ -174,9 +214,8 @@ impl RowShape {
     /// Piece and number of the block in which the newest run has the row, if one has.
     pub(crate) fn place_of(&self, row: RowId) -> Option<(&Arc<RowPiece>, usize)> {
         self.runs.iter().find_map(|run| {
-            let piece = run.pieces.get(run.piece_at(row))?;
-            let has_row = row >= piece.first && piece.rows.contains(row.raw());
-            has_row.then(|| (piece, piece.block_of(row)))
+            let piece = run.piece_with(row)?;
+            Some((piece, piece.block_of(row)))
         })
     }
 
@@ -207,12 +246,9 @@ impl RowRun {
     }
 
     pub(crate) fn find(&self, versions: &Versions, blocks: &impl BlockSource, row: RowId) -> Result<Slot> {
-        let Some(piece) = self.pieces.get(self.piece_at(row)) else {
+        let Some(piece) = self.piece_with(row) else {
             return Ok(Slot::None);
         };
-        if row < piece.first || !piece.rows.contains(row.raw()) {
-            return Ok(Slot::None);
-        }
         let block_no = piece.block_of(row);
         let block = blocks.block_of(piece, versions, block_no)?;
         let at = block.find(row).ok_or_else(|| piece.damaged(block_no, row))?;
@@ -228,8 +264,14 @@ impl RowRun {
 
     /// True if the run has a slot of the row; it may say "deleted". No I/O.
     pub(crate) fn has_slot(&self, row: RowId) -> bool {
-        let piece = self.pieces.get(self.piece_at(row));
-        piece.is_some_and(|piece| piece.rows.contains(row.raw()))
+        self.piece_with(row).is_some()
+    }
+
+    /// The piece that has a slot of the row; it may say "deleted". No I/O.
+    #[inline]
+    pub(crate) fn piece_with(&self, row: RowId) -> Option<&Arc<RowPiece>> {
+        let piece = self.pieces.get(self.piece_at(row))?;
+        piece.has_slot(row).then_some(piece)
     }
 
     /// True if a piece may have slots of rows between these two, both included. No I/O.
@@ -268,14 +310,23 @@ impl RowPiece {
             let rows = RoaringTreemap::deserialize_from(extra.rows);
             (rows.map_err(|fault| damaged(fault.to_string()))?, extra.zones)
         };
+        let (first, last) = (rows.min().unwrap_or(0), rows.max().unwrap_or(0));
+        let blocks = file.section(section)?.block_count();
         Ok(Self {
-            first: RowId::new(rows.min().unwrap_or(0)),
-            last: RowId::new(rows.max().unwrap_or(0)),
+            is_dense: rows.len() == last - first + 1,
+            shelf: BlockShelf::new(blocks),
+            first: RowId::new(first),
+            last: RowId::new(last),
             file,
             section,
             rows,
             zones,
         })
+    }
+
+    #[inline]
+    fn has_slot(&self, row: RowId) -> bool {
+        row >= self.first && row <= self.last && (self.is_dense || self.rows.contains(row.raw()))
     }
 
     /// File and section, for the checkpoint image and the log.
@@ -297,9 +348,8 @@ impl RowPiece {
 
     /// Number of the block that has the row, if one has.
     pub(crate) fn block_of(&self, row: RowId) -> usize {
-        let fence = fence_of(row);
-        let after = self.section().partition_point(|first| first <= &fence[..]);
-        after.saturating_sub(1)
+        // A fence is a row id as a word.
+        self.section().blocks_up_to_word(row.raw()).saturating_sub(1)
     }
 
     /// False if no row of the block can meet the filter's conditions. No I/O.
@@ -333,8 +383,21 @@ impl RowPiece {
         block: usize,
     ) -> Result<Arc<CachedRows>> {
         self.check_known(versions)?;
-        let rows = cache.get_or_load(self.block_key(block), || self.load(versions, block))?;
+        let key = || self.block_key(block);
+        let rows = cache.get_or_load_in(&self.shelf, block, key, || self.load(versions, block))?;
         self.newest(versions, cache, block, rows)
+    }
+
+    /// A block that stands on the shelf with the columns of now. No I/O.
+    #[inline]
+    pub(crate) fn block_on_shelf(
+        &self,
+        versions: &Versions,
+        cache: &BlockCache,
+        block: usize,
+    ) -> Option<Arc<CachedRows>> {
+        let rows = cache.get_in(&self.shelf, block, || self.block_key(block))?;
+        (rows.schema_version() == versions.current().version()).then_some(rows)
     }
 
     fn load(&self, versions: &Versions, block: usize) -> pbxt_base::Result<CachedRows> {
@@ -382,11 +445,10 @@ impl RowPiece {
             // Others read it with later columns: this reader gets a copy of its own.
             return Ok(Arc::new(self.load(versions, block)?));
         }
-        let renewed = versions.convert_block(rows.0.clone());
-        let renewed = Arc::new(CachedRows(
-            renewed.map_err(|fault| self.unreadable(block, &fault))?,
-        ));
-        cache.put(self.block_key(block), Arc::clone(&renewed));
+        let renewed = versions.convert_block(rows.rows.clone());
+        let renewed = renewed.map_err(|fault| self.unreadable(block, &fault))?;
+        let renewed = Arc::new(CachedRows::of(renewed));
+        cache.put_in(&self.shelf, block, self.block_key(block), &renewed);
         Ok(renewed)
     }
 
@@ -408,7 +470,7 @@ impl RowPiece {
     ) -> pbxt_base::Result<CachedRows> {
         let decoded = versions.decode_block(raw);
         decoded
-            .map(CachedRows)
+            .map(CachedRows::of)
             .map_err(|fault| self.unreadable(block, &fault))
     }
 

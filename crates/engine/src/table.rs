@@ -253,9 +253,6 @@ impl Table {
     #[inline]
     pub(crate) fn find_base(&self, blocks: &impl BlockSource, row: RowId) -> Result<Slot> {
         stop_point!("read.before_shape");
-        if self.base.is_empty() {
-            return Ok(Slot::None);
-        }
         self.base.find(&self.versions, blocks, row)
     }
 
@@ -340,6 +337,18 @@ impl Table {
     pub(crate) fn stored_bytes(&self) -> u64 {
         let runs = |index: &Index| -> u64 { index.parts().runs.iter().map(|run| run.stored_bytes()).sum() };
         self.base.shape().stored_bytes() + self.indexes.iter().map(runs).sum::<u64>()
+    }
+
+    /// Of those, what is not in the oldest runs.
+    pub(crate) fn upper_bytes(&self) -> u64 {
+        let shape = self.base.shape();
+        let rows = shape.runs.iter().rev().skip(1).map(|run| run.stored_bytes());
+        let of_index = |index: &Index| -> u64 {
+            let parts = index.parts();
+            let uppers = parts.runs.iter().rev().skip(1);
+            uppers.map(|run| run.stored_bytes()).sum()
+        };
+        rows.sum::<u64>() + self.indexes.iter().map(of_index).sum::<u64>()
     }
 
     /// Bytes of index entries in memory.

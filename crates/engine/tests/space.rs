@@ -335,3 +335,119 @@ fn an_idle_database_makes_a_checkpoint_that_is_not_due_under_load() {
     );
     store.shows(0..200);
 }
+
+/// Takes every `of`-th row away, all in the segment of the log that is being written; what is left.
+fn remove(store: &mut Store, rows: u32, of: u32) -> Vec<u32> {
+    let segment = |store: &Store| store.db.log().tail().raw() / geometry().hot_segment_bytes;
+    let before = segment(store);
+    let is_removed = |id: &u32| (id + 1).is_multiple_of(of);
+    for id in (0..rows).filter(is_removed) {
+        let removed = store.client.delete(&store.table, RowId::new(u64::from(id) + 1));
+        removed.expect("deletable").expect("there");
+    }
+    store.client.session.commit().expect("committed");
+    assert_eq!(segment(store), before, "so it was meant");
+    (0..rows).filter(|id| !is_removed(id)).collect()
+}
+
+#[test]
+fn a_compaction_leaves_nothing_but_what_lives_in_the_oldest_runs() {
+    let mut store = with_pieces(&[300, 200]);
+    // 300 rows of another table are there too.
+    assert!(store.db.compact(|_| true).expect("compacted"));
+    let full = space(&store);
+    let left = remove(&mut store, 500, 4);
+    work(&store, true);
+    let idle = space(&store);
+    assert_eq!(
+        idle.row_base, full.row_base,
+        "the segment that is being written has the removals"
+    );
+    let mut last = None;
+    let is_all = store.db.compact(|compaction| {
+        last = Some(*compaction);
+        true
+    });
+    assert!(is_all.expect("compacted"), "S55");
+    let compacted = space(&store);
+    assert_eq!(
+        (compacted.row_upper, compacted.index_upper),
+        (0, 0),
+        "S55: {compacted:?}"
+    );
+    assert!(
+        compacted.row_base * 100 <= full.row_base * 90,
+        "S55: {compacted:?}, full {full:?}"
+    );
+    assert!(
+        compacted.index_base * 100 <= full.index_base * 95,
+        "S55: {compacted:?}, full {full:?}"
+    );
+    let waiting = compacted.row_unnamed + compacted.index_unnamed + compacted.log_unneeded;
+    assert_eq!(waiting, 0, "S55: {compacted:?}");
+    let last = last.expect("told of");
+    assert!(last.steps > 2 && last.upper_bytes == 0, "{last:?}");
+    assert!(last.log_bytes < geometry().hot_segment_bytes, "{last:?}");
+    store.shows(left.clone());
+    store.reopen();
+    store.shows(left);
+}
+
+#[test]
+fn a_little_in_newer_runs_is_compacted_too_and_then_there_is_nothing_to_do() {
+    let mut store = with_pieces(&[300, 200]);
+    work(&store, true);
+    change(&mut store, 500, 50, 1);
+    store.db.checkpoint_step().expect("a checkpoint");
+    work(&store, true);
+    let idle = space(&store);
+    assert!(idle.row_upper > 0, "S37 leaves a little: {idle:?}");
+    assert!(store.db.compact(|_| true).expect("compacted"));
+    let compacted = space(&store);
+    assert_eq!(
+        (compacted.row_upper, compacted.index_upper),
+        (0, 0),
+        "S55: {compacted:?}"
+    );
+    let (tail, files) = (store.db.log().tail(), store.disk.list().expect("listed"));
+    assert!(store.db.compact(|_| true).expect("compacted"));
+    assert_eq!(
+        (store.db.log().tail(), store.disk.list().expect("listed")),
+        (tail, files),
+        "S55: there was nothing to do"
+    );
+    store.shows(0..500);
+}
+
+#[test]
+fn a_compaction_ends_when_it_is_told_to_and_goes_on_at_the_next_call() {
+    let mut store = with_pieces(&[300, 200]);
+    assert!(store.db.compact(|_| true).expect("compacted"));
+    let left = remove(&mut store, 500, 4);
+    let mut steps = 0;
+    let is_all = store.db.compact(|_| {
+        steps += 1;
+        steps < 2
+    });
+    assert!(!is_all.expect("ended"), "S55");
+    assert_eq!(steps, 2);
+    store.shows(left.clone());
+    assert!(store.db.compact(|_| true).expect("compacted"));
+    assert_eq!(space(&store).row_upper, 0);
+    store.shows(left);
+}
+
+#[test]
+fn what_an_open_snapshot_sees_outlives_a_compaction() {
+    let mut store = with_pieces(&[300]);
+    assert!(store.db.compact(|_| true).expect("compacted"));
+    let mut reader = Client::new(&store.db, 2);
+    let before = reader.scan(&store.table).expect("readable").len();
+    let left = remove(&mut store, 300, 3);
+    let _ = store.db.compact(|_| true).expect("compacted");
+    assert_eq!(reader.scan(&store.table).expect("readable").len(), before, "S1");
+    reader.session.commit().expect("nothing to commit");
+    assert!(store.db.compact(|_| true).expect("compacted"));
+    assert_eq!(reader.scan(&store.table).expect("readable").len(), left.len());
+    store.shows(left);
+}

@@ -19,7 +19,7 @@ struct Totals {
 
 /// One random step of background work.
 fn background(db: &Database, dice: &mut Rng) -> Result<Progress> {
-    match dice.below(11) {
+    match dice.below(12) {
         0..4 => {
             let done = db.compact_step()?;
             if dice.chance(50) {
@@ -33,6 +33,11 @@ fn background(db: &Database, dice: &mut Rng) -> Result<Progress> {
         8 if dice.chance(50) => db.gone_step(),
         8 => db.settle_tags_step(),
         9 => db.checkpoint_step().map(|()| Progress::Worked),
+        10 => {
+            let steps = dice.below(8);
+            let done = db.compact(|compaction| compaction.steps < steps)?;
+            Ok(if done { Progress::Idle } else { Progress::Worked })
+        }
         _ => db.upkeep_step(true),
     }
 }

@@ -10,14 +10,19 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pbxt_base::codec::word_of;
 use pbxt_base::{Lsn, RowId, TxnId};
 
 use crate::entry::{EntryView, NewEntry, Sign};
 use crate::entry_room::{Common, EntryRoom, Own, SPARE};
-use crate::seek::{SeekPos, Side, gallop, head_of, partition, word_of};
+use crate::seek::{SeekPos, Side, gallop, head_of};
+use crate::sync::prefetch;
 
 /// One entry of so many has its word beside: the first eight bytes of its key's rest.
 const SAMPLED: usize = 16;
+/// Words of a line of memory, and lines of words that are asked for before a search begins.
+const LINE_WORDS: usize = 8;
+const LINES_AHEAD: usize = 4;
 
 /// Entries in the order of the index; see the module.
 pub(crate) struct PackedBlock {
@@ -85,6 +90,16 @@ impl Rows {
             Rows::Counted(first) => first + index as u64,
             Rows::Near { least, above } => least + u64::from(above[index]),
             Rows::Far(rows) => rows[index],
+        }
+    }
+
+    /// Asks for the row ids from this one on.
+    #[inline]
+    fn prefetch(&self, index: usize) {
+        match self {
+            Rows::Counted(_) => {}
+            Rows::Near { above, .. } => prefetch(above[index..].as_ptr().cast()),
+            Rows::Far(rows) => prefetch(rows[index..].as_ptr().cast()),
         }
     }
 
@@ -227,9 +242,15 @@ impl PackedBlock {
     /// First entry that is not below `least` as far as `is_below` can tell, which goes by the begin of words.
     #[inline]
     fn first_from(&self, least: u64, is_below: impl Fn(usize) -> bool) -> usize {
+        for line in self.samples.chunks(LINE_WORDS).take(LINES_AHEAD) {
+            prefetch(line.as_ptr().cast());
+        }
         let sample = self.samples.partition_point(|&word| word < least);
         let begin = sample.saturating_sub(1) * SAMPLED;
-        partition(begin..(sample * SAMPLED).min(self.len), is_below)
+        let end = (sample * SAMPLED).min(self.len);
+        self.rows.prefetch(begin);
+        // Counted, not halved: so no load waits for the one before, and a block that was not read lately costs one wait.
+        begin + (begin..end).filter(|&index| is_below(index)).count()
     }
 
     /// Sets DEAD; false if it stood already.

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use pbxt_base::codec::Reader;
 use pbxt_base::{Error, IndexId, Lsn, Result, SegmentId, TxnId};
-use pbxt_segment::{BlockCache, BlockKey, CachedBlock, PieceFile, Section, SegmentClass, SegmentStore};
+use pbxt_segment::{
+    BlockCache, BlockKey, BlockShelf, CachedBlock, PieceFile, Section, SegmentClass, SegmentStore, ShelfPlace,
+};
 
 use crate::filter::{Filter, key_hash};
 use crate::run_block::RunBlock;
@@ -34,6 +36,10 @@ impl CachedBlock for RunBlock {
     fn is_used_again(&self) -> bool {
         true
     }
+
+    fn shelf_place(&self) -> Option<&ShelfPlace> {
+        Some(RunBlock::shelf_place(self))
+    }
 }
 
 /// One piece: a section of a piece file, with what it says of itself.
@@ -46,6 +52,7 @@ pub struct RunPiece {
     greatest_lsn: Lsn,
     filter: Option<Filter>,
     swept: Swept,
+    shelf: Arc<BlockShelf<RunBlock>>,
 }
 
 /// What a piece says of itself.
@@ -109,6 +116,7 @@ impl RunPiece {
             greatest_lsn,
             filter,
         } = extra;
+        let shelf = BlockShelf::new(found.block_count());
         Ok(Arc::new(RunPiece {
             file,
             section,
@@ -117,6 +125,7 @@ impl RunPiece {
             greatest_lsn,
             filter,
             swept: Swept::default(),
+            shelf,
         }))
     }
 
@@ -192,10 +201,10 @@ impl RunPiece {
     /// Blocks in which entries with exactly this key can lie; at least one.
     pub(crate) fn blocks_with_key(&self, key: &[u8]) -> Range<usize> {
         let section = self.section();
-        let mut end = section.partition_point(|first| first < key);
+        let mut end = section.blocks_below(key);
         let begin = end.saturating_sub(1);
         if end < section.block_count() && section.first_key(end) == key {
-            end = section.partition_point(|first| first <= key);
+            end = section.blocks_up_to(key);
         }
         begin..end.max(begin + 1)
     }
@@ -206,7 +215,7 @@ impl RunPiece {
         let key = pos.key;
         match pos.side {
             Side::BeforePrefix => {
-                let end = section.partition_point(|first| first < key).max(1);
+                let end = section.blocks_below(key).max(1);
                 end - 1..end
             }
             Side::AfterPrefix => {
@@ -229,12 +238,17 @@ impl RunPiece {
     }
 
     /// A block, from the cache or the file.
+    #[inline]
     pub(crate) fn load(&self, cache: &BlockCache, block: usize) -> Result<Arc<RunBlock>> {
-        cache.get_or_load(self.block_key(block), || {
-            let mut bytes = Vec::new();
-            self.file.read_block(self.section, block, &mut bytes)?;
-            self.decode(block, &bytes)
-        })
+        let key = || self.block_key(block);
+        cache.get_or_load_in(&self.shelf, block, key, || self.read(block))
+    }
+
+    /// A block from the file.
+    fn read(&self, block: usize) -> Result<RunBlock> {
+        let mut bytes = Vec::new();
+        self.file.read_block(self.section, block, &mut bytes)?;
+        self.decode(block, &bytes)
     }
 
     /// Entries of the bytes of a block; names file and place if they are damaged.
@@ -405,7 +419,7 @@ impl Run {
     pub fn memory_bytes(&self) -> usize {
         self.pieces
             .iter()
-            .map(|piece| piece.section().memory_bytes())
+            .map(|piece| piece.section().memory_bytes() + piece.shelf.memory_bytes())
             .sum()
     }
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pbxt_base::codec::Reader;
 use pbxt_base::{Lsn, Result, TxnId};
+use pbxt_segment::ShelfPlace;
 
 use crate::columns::damaged;
 use crate::entry::EntryView;
@@ -26,6 +27,7 @@ pub struct RunBlock {
     form: Form,
     len: usize,
     dead: AtomicU32,
+    shelf_place: ShelfPlace,
 }
 
 enum Form {
@@ -60,7 +62,13 @@ impl RunBlock {
             form,
             len: columns.entries,
             dead: AtomicU32::new(0),
+            shelf_place: ShelfPlace::default(),
         })
+    }
+
+    /// Where it stands beside the cache.
+    pub(crate) fn shelf_place(&self) -> &ShelfPlace {
+        &self.shelf_place
     }
 
     /// Number of entries.

@@ -120,24 +120,10 @@ impl RunCursor {
     /// Goes to the block that the cut runs through, and to the first entry on the wanted side of it.
     fn seek_block(&mut self, pos: &SeekPos<'_>) -> Result<()> {
         self.held = None;
-        // The last piece that begins left of the cut; a pair never lies in two, but a key may.
-        let piece = self.find_piece(pos)?;
-        let Some(found) = self.run.pieces.get(piece).map(Arc::clone) else {
+        let Some((piece, number, block)) = self.find_block(pos)? else {
             return Ok(());
         };
-        self.piece = piece;
-        let mut blocks = found.blocks_at(pos);
-        // Blocks that begin with the key of an event cut: look which of them begin left of it.
-        while blocks.len() > 1 {
-            let middle = usize::midpoint(blocks.start, blocks.end);
-            if self.block_of(&found, middle)?.lies_left(0, pos) {
-                blocks.start = middle;
-            } else {
-                blocks.end = middle;
-            }
-        }
-        self.block = blocks.start;
-        let block = self.block_of(&found, self.block)?;
+        (self.piece, self.block) = (piece, number);
         let at = block.partition_point(pos);
         let len = block.len();
         self.hold(block);
@@ -152,6 +138,27 @@ impl RunCursor {
             self.cross()?;
         }
         Ok(())
+    }
+
+    /// The block that the cut runs through, behind the numbers of its piece and of itself; none in an empty run.
+    fn find_block(&self, pos: &SeekPos<'_>) -> Result<Option<(usize, usize, Arc<RunBlock>)>> {
+        // The last piece that begins left of the cut; a pair never lies in two, but a key may.
+        let number = self.find_piece(pos)?;
+        let Some(piece) = self.run.pieces.get(number) else {
+            return Ok(None);
+        };
+        let mut blocks = piece.blocks_at(pos);
+        // Blocks that begin with the key of an event cut: look which of them begin left of it.
+        while blocks.len() > 1 {
+            let middle = usize::midpoint(blocks.start, blocks.end);
+            if self.block_of(piece, middle)?.lies_left(0, pos) {
+                blocks.start = middle;
+            } else {
+                blocks.end = middle;
+            }
+        }
+        let block = self.block_of(piece, blocks.start)?;
+        Ok(Some((number, blocks.start, block)))
     }
 
     fn hold(&mut self, block: Arc<RunBlock>) {

@@ -12,6 +12,7 @@ use std::cmp::Ordering as Order;
 
 use pbxt_base::codec::{get_u64, push_bytes, put_varint};
 use pbxt_base::{Lsn, RowId, TxnId, invariant};
+use pbxt_segment::Tries;
 use zstd::bulk::Compressor;
 
 use crate::columns::{self, zigzag};
@@ -104,7 +105,8 @@ pub(crate) struct BlockWriter {
     unpack: Vec<u8>,
     unpack_lens: Vec<u64>,
     decoded_bytes: usize,
-    packer: Packer,
+    key_packer: Packer,
+    unpack_packer: Packer,
 }
 
 /// The compressor, made at first use and kept from block to block.
@@ -112,11 +114,15 @@ pub(crate) struct BlockWriter {
 struct Packer {
     made: Option<(i32, Compressor<'static>)>,
     packed: Vec<u8>,
+    tries: Tries,
 }
 
 impl Packer {
-    /// The bytes compressed; none if that fails, then they stay as they are.
+    /// The bytes compressed; none if that fails, or is not expected to pay (rule S56): then they stay as they are.
     fn pack(&mut self, bytes: &[u8], level: i32) -> Option<&[u8]> {
+        if !self.tries.is_next(bytes.len()) {
+            return None;
+        }
         if self.made.as_ref().is_none_or(|(made_for, _)| *made_for != level) {
             self.made = Some((level, Compressor::new(level).ok()?));
         }
@@ -124,6 +130,7 @@ impl Packer {
         self.packed.clear();
         self.packed.reserve(zstd::zstd_safe::compress_bound(bytes.len()));
         compressor.compress_to_buffer(bytes, &mut self.packed).ok()?;
+        self.tries.note(bytes.len(), self.packed.len());
         Some(&self.packed)
     }
 }
@@ -146,7 +153,8 @@ impl Default for BlockWriter {
             unpack: Vec::new(),
             unpack_lens: Vec::new(),
             decoded_bytes: 0,
-            packer: Packer::default(),
+            key_packer: Packer::default(),
+            unpack_packer: Packer::default(),
         }
     }
 }
@@ -272,10 +280,10 @@ impl BlockWriter {
             out.push(UNPACK_OFF_KEY);
             out.push(alignment.offset.cast_unsigned());
             out.push(alignment.chunk);
-            put_stream(out, &text, level, &mut self.packer);
+            put_stream(out, &text, level, &mut self.unpack_packer);
         } else {
             out.push(UNPACK_TEXT);
-            put_stream(out, &self.unpack, level, &mut self.packer);
+            put_stream(out, &self.unpack, level, &mut self.unpack_packer);
         }
     }
 
@@ -400,7 +408,7 @@ impl BlockWriter {
         }
         columns::put(out, &lens);
         columns::put(out, &shared[1..]);
-        put_stream(out, &text, level, &mut self.packer);
+        put_stream(out, &text, level, &mut self.key_packer);
     }
 
     fn first_rows(&self) -> Vec<u64> {
@@ -460,7 +468,8 @@ impl BlockWriter {
             unpack,
             unpack_lens,
             decoded_bytes,
-            packer: _,
+            key_packer: _,
+            unpack_packer: _,
             full_at: _,
             suffix_bytes: _,
         } = self;

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use pbxt_base::codec::word_of;
 use pbxt_base::{Lsn, RowId};
 
 use crate::entry::{EntryView, Sign};
@@ -133,18 +134,6 @@ impl<'k> SeekPos<'k> {
             Side::AfterPrefix if self.key.len() < 8 => (low, low | u64::MAX >> (8 * self.key.len())),
             _ => (low, low),
         }
-    }
-}
-
-/// First eight bytes as a number that compares like the bytes do; missing ones count as zero.
-#[inline]
-pub(crate) fn word_of(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(chunk) => u64::from_le_bytes(*chunk).swap_bytes(),
-        None => bytes
-            .iter()
-            .zip([56, 48, 40, 32, 24, 16, 8])
-            .fold(0, |word, (&byte, shift)| word | u64::from(byte) << shift),
     }
 }
 

@@ -65,13 +65,43 @@ enum RowIds {
     Sparse(Vec<u64>),
 }
 
+/// Where payloads begin.
+#[derive(Clone, Debug)]
+enum Starts {
+    /// Each has so many bytes.
+    Even(u32),
+    /// Where each row's begins, and the end of the last one. A tombstone has no bytes, a payload at least one.
+    Listed(Vec<u32>),
+}
+
+impl Starts {
+    /// Rows that are all alike need no list: a reader of one has a line of memory less to wait for.
+    fn of(listed: Vec<u32>) -> Self {
+        let bytes = listed.get(1).copied().unwrap_or_default();
+        let is_even = |(&start, row): (&u32, u64)| u64::from(start) == row * u64::from(bytes);
+        if bytes > 0 && listed.iter().zip(0..).all(is_even) {
+            Self::Even(bytes)
+        } else {
+            Self::Listed(listed)
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Even(_) => 0,
+            Self::Listed(starts) => starts.capacity() * size_of::<u32>(),
+        }
+    }
+}
+
 /// A decoded block, ready for any number of readers.
 #[derive(Clone, Debug)]
 pub struct RowBlock {
     schema_version: u16,
+    /// Rows, tombstones included.
+    rows: u32,
     ids: RowIds,
-    /// Where each row's payload begins, and the end of the last one. A tombstone has no bytes, a payload at least one.
-    starts: Vec<u32>,
+    starts: Starts,
     payloads: Vec<u8>,
 }
 
@@ -99,7 +129,7 @@ impl RowBlock {
             return Ok(self);
         }
         let mut payloads = Vec::with_capacity(self.payloads.len());
-        let mut starts = Vec::with_capacity(self.starts.len());
+        let mut starts = Vec::with_capacity(self.len() + 1);
         for index in 0..self.len() {
             starts.push(payloads.len() as u32);
             if let Some(payload) = self.payload(index) {
@@ -108,7 +138,7 @@ impl RowBlock {
         }
         starts.push(payloads.len() as u32);
         payloads.shrink_to_fit();
-        (self.payloads, self.starts) = (payloads, starts);
+        (self.payloads, self.starts) = (payloads, Starts::of(starts));
         Ok(self)
     }
 
@@ -118,12 +148,13 @@ impl RowBlock {
             RowIds::Dense(_) => 0,
             RowIds::Sparse(ids) => ids.capacity() * size_of::<u64>(),
         };
-        size_of::<Self>() + ids + self.starts.capacity() * size_of::<u32>() + self.payloads.capacity()
+        size_of::<Self>() + ids + self.starts.memory_bytes() + self.payloads.capacity()
     }
 
     /// Rows, tombstones included.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.starts.len() - 1
+        self.rows as usize
     }
 
     /// True if there are none.
@@ -173,7 +204,11 @@ impl RowBlock {
     /// Payload of row number `index`, which must be below `len`; None if the row was deleted.
     #[inline]
     pub fn payload(&self, index: usize) -> Option<&[u8]> {
-        let payload = &self.payloads[self.starts[index] as usize..self.starts[index + 1] as usize];
+        let (start, end) = match &self.starts {
+            &Starts::Even(bytes) => (index * bytes as usize, (index + 1) * bytes as usize),
+            Starts::Listed(starts) => (starts[index] as usize, starts[index + 1] as usize),
+        };
+        let payload = &self.payloads[start..end];
         (!payload.is_empty()).then_some(payload)
     }
 }

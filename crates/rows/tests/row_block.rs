@@ -110,6 +110,36 @@ proptest! {
     }
 }
 
+#[test]
+fn rows_of_one_length_take_no_list_of_where_they_begin() {
+    let column = |kind| Column {
+        kind,
+        nullable: false,
+    };
+    let columns = vec![column(ColumnKind::Fixed(8)), column(ColumnKind::Var)];
+    let schema = Schema::new(1, columns).expect("two columns");
+    let listed = |length: &dyn Fn(u64) -> usize| -> usize {
+        let mut builder = RowBuilder::new(&schema);
+        let row = |number: u64| -> BlockRow {
+            builder.set(0, Some(&number.to_le_bytes())).expect("eight bytes");
+            builder.set(1, Some(&vec![1; length(number)])).expect("any");
+            let mut payload = Vec::new();
+            builder.finish(&mut payload).expect("all columns are set");
+            (number, Some(payload))
+        };
+        let rows: Vec<BlockRow> = (1..=200).map(row).collect();
+        let block = RowBlock::decode(&schema, &block_of(&schema, &rows)).expect("just written");
+        assert_holds(&block, &rows);
+        let payloads: usize = rows.iter().flat_map(|(_, payload)| payload).map(Vec::len).sum();
+        block.memory_bytes() - size_of::<RowBlock>() - payloads
+    };
+    assert!(listed(&|_| 20) < 200, "alike");
+    assert!(
+        listed(&|number| 20 + usize::from(number == 200)) >= 800,
+        "all but one"
+    );
+}
+
 /// Reads a damaged block; what is no error must still be payloads that can be taken apart.
 fn read_damaged(schema: &Schema, bytes: &[u8]) -> bool {
     let Ok(block) = RowBlock::decode(schema, bytes) else {

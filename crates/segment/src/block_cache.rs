@@ -4,17 +4,20 @@
 //! is kept is decoded and ready to search, so a hit costs no decompression.
 //! States: absent, being loaded (others who want it wait for the one who loads), present.
 //! Rules: a block is named by class, segment and offset; ids of piece files are not used twice in a life, so blocks of a
-//! dropped file are never met again and only take room until `forget_segment` or until they are pushed out.
+//! dropped file are never met again and only take room until `forget_segment` or until they are pushed out. S54 a block that is
+//! asked for again stands on the shelf of its section too, and some of its uses there are told to the cache.
 //! Latches and I/O: the latch of one of many shards, shared for hits; none of them during a load.
 
+use crate::block_shelf::{BlockShelf, ShelfPlace};
 use crate::names::SegmentClass;
 use pbxt_base::{Result, SegmentId};
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::any::Any;
 use std::collections::HashSet;
+use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// What an entry costs besides its block.
 const ENTRY_BYTES: u64 = 96;
@@ -29,6 +32,10 @@ const USED_AGAIN: f64 = 0.75;
 /// The cache could remember names of blocks it let go of and take them for used again at once. These are not held to
 /// `USED_AGAIN`: with more data than memory they take the whole shard, and new blocks go in the moment they come.
 const REMEMBERED: f64 = 0.0;
+/// Of the uses of blocks on shelves, one of so many is told to the cache (rule S54).
+const USES_TOLD: u64 = 8;
+/// Words that these uses are counted in: threads that read side by side should have one each.
+const USE_WORDS: usize = 16;
 
 /// A decoded block.
 pub trait CachedBlock: Any + Send + Sync {
@@ -39,6 +46,11 @@ pub trait CachedBlock: Any + Send + Sync {
     /// every hundredth of them, which with more data than memory is too late for a new one.
     fn is_used_again(&self) -> bool {
         false
+    }
+
+    /// Its place on a shelf; none if it never stands on one.
+    fn shelf_place(&self) -> Option<&ShelfPlace> {
+        None
     }
 }
 
@@ -75,9 +87,72 @@ impl Weighter<BlockKey, Arc<dyn CachedBlock>> for Bytes {
     }
 }
 
+/// Takes blocks that are pushed out off their shelves.
+#[derive(Clone)]
+struct Departure;
+
+impl Lifecycle<BlockKey, Arc<dyn CachedBlock>> for Departure {
+    type RequestState = Departed;
+
+    fn on_evict(&self, departed: &mut Departed, _: BlockKey, block: Arc<dyn CachedBlock>) {
+        departed.0.push(block);
+    }
+}
+
+/// Blocks that one request has pushed out. They leave their shelves when the latch of their shard is free again.
+#[derive(Default)]
+struct Departed(Vec<Arc<dyn CachedBlock>>);
+
+impl Drop for Departed {
+    fn drop(&mut self) {
+        for block in &self.0 {
+            take_off_shelf(&**block);
+        }
+    }
+}
+
+fn take_off_shelf(block: &dyn CachedBlock) {
+    if let Some(place) = block.shelf_place() {
+        place.leave();
+    }
+}
+
+/// Uses of blocks on shelves.
+#[derive(Default)]
+struct ShelfUses([UseWord; USE_WORDS]);
+
+/// A count on lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct UseWord(AtomicU64);
+
+static NEXT_USE_WORD: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The word that the thread counts in.
+    static USE_WORD: usize = NEXT_USE_WORD.fetch_add(1, Ordering::Relaxed) % USE_WORDS;
+}
+
+impl ShelfUses {
+    /// True if a block may be used without telling the cache, which counts what it is told.
+    #[inline]
+    fn is_one_more(&self) -> bool {
+        let word = &self.0[USE_WORD.with(|word| *word)];
+        word.0.fetch_add(1, Ordering::Relaxed) % USES_TOLD != USES_TOLD - 1
+    }
+
+    /// Uses that the cache was not told of.
+    fn untold(&self) -> u64 {
+        let counts = self.0.iter().map(|word| word.0.load(Ordering::Relaxed));
+        counts.map(|count| count - count / USES_TOLD).sum()
+    }
+}
+
 /// See the module.
 pub struct BlockCache {
-    cache: Cache<BlockKey, Arc<dyn CachedBlock>, Bytes>,
+    cache: Cache<BlockKey, Arc<dyn CachedBlock>, Bytes, DefaultHashBuilder, Departure>,
+    /// Uses that shelves spared the cache.
+    shelf_uses: ShelfUses,
     /// The cache's own number is a sum over all shards, each under its latch; every search in an index asks for it.
     budget: AtomicU64,
     /// Loads begun. The cache counts a look-up that ends in a load more than once; hits it counts by shard, which costs
@@ -105,14 +180,10 @@ impl BlockCache {
             .ghost_allocation(REMEMBERED)
             .build()
             .expect("rule F14: both sizes are given");
-        let cache = Cache::with_options(
-            options,
-            Bytes,
-            DefaultHashBuilder::default(),
-            DefaultLifecycle::default(),
-        );
+        let cache = Cache::with_options(options, Bytes, DefaultHashBuilder::default(), Departure);
         Self {
             cache,
+            shelf_uses: ShelfUses::default(),
             budget: AtomicU64::new(bytes),
             loads: AtomicU64::new(0),
             own_uses: AtomicU64::new(0),
@@ -140,9 +211,98 @@ impl BlockCache {
         Ok(typed(loaded))
     }
 
-    /// Keeps another form of a block that is in memory, of the same type.
-    pub fn put<B: CachedBlock>(&self, key: BlockKey, block: Arc<B>) {
-        self.cache.insert(key, block);
+    /// `get_or_load` of the block that has this number in a section with this shelf; `key` is asked for its name if it does not stand
+    /// there (rule S54).
+    #[inline]
+    pub fn get_or_load_in<B: CachedBlock>(
+        &self,
+        shelf: &Arc<BlockShelf<B>>,
+        number: usize,
+        key: impl FnOnce() -> BlockKey,
+        load: impl FnOnce() -> Result<B>,
+    ) -> Result<Arc<B>> {
+        match shelf.get(number) {
+            Some(block) if self.shelf_uses.is_one_more() => Ok(block),
+            _ => self.get_or_load_beside(shelf, number, key(), load),
+        }
+    }
+
+    /// The block that has this number in a section with this shelf, if it stands there; counts as a use of it (rule S54).
+    #[inline]
+    pub fn get_in<B: CachedBlock>(
+        &self,
+        shelf: &BlockShelf<B>,
+        number: usize,
+        key: impl FnOnce() -> BlockKey,
+    ) -> Option<Arc<B>> {
+        let block = shelf.get(number)?;
+        if self.shelf_uses.is_one_more() {
+            Some(block)
+        } else {
+            self.get(key())
+        }
+    }
+
+    /// `get_or_load_in` past the shelf, on which the block is put if it was used before.
+    fn get_or_load_beside<B: CachedBlock>(
+        &self,
+        shelf: &Arc<BlockShelf<B>>,
+        number: usize,
+        key: BlockKey,
+        load: impl FnOnce() -> Result<B>,
+    ) -> Result<Arc<B>> {
+        let mut is_new = false;
+        let load = || {
+            is_new = true;
+            load()
+        };
+        let block = self.get_or_load(key, load)?;
+        if !is_new || block.is_used_again() {
+            self.put_on_shelf(shelf, number, key, &block);
+        }
+        Ok(block)
+    }
+
+    fn put_on_shelf<B: CachedBlock>(
+        &self,
+        shelf: &Arc<BlockShelf<B>>,
+        number: usize,
+        key: BlockKey,
+        block: &Arc<B>,
+    ) {
+        let place = block.shelf_place();
+        if shelf.has(number, block) || !place.is_some_and(|place| place.claim(shelf, number)) {
+            return;
+        }
+        shelf.put(number, Some(Arc::clone(block)));
+        // S54: whoever pushed it out before may have looked at the shelf before too; who does so from here on finds it there.
+        let kept = self.cache.peek(&key);
+        if !kept.is_some_and(|kept| ptr::addr_eq(Arc::as_ptr(&kept), Arc::as_ptr(block))) {
+            shelf.put(number, None);
+        }
+    }
+
+    /// Keeps another form of the block that has this number in a section with this shelf, of the same type.
+    pub fn put_in<B: CachedBlock>(
+        &self,
+        shelf: &Arc<BlockShelf<B>>,
+        number: usize,
+        key: BlockKey,
+        block: &Arc<B>,
+    ) {
+        self.cache.insert(key, Arc::clone(block) as Arc<dyn CachedBlock>);
+        self.put_on_shelf(shelf, number, key, block);
+    }
+
+    /// `peek` at the block that has this number in a section with this shelf.
+    #[inline]
+    pub fn peek_in<B: CachedBlock>(
+        &self,
+        shelf: &BlockShelf<B>,
+        number: usize,
+        key: impl FnOnce() -> BlockKey,
+    ) -> Option<Arc<B>> {
+        shelf.get(number).or_else(|| self.peek(key()))
     }
 
     /// The block if it is in memory; counts as a use of it.
@@ -174,9 +334,7 @@ impl BlockCache {
     /// What it has done and holds.
     pub fn stats(&self) -> BlockCacheStats {
         BlockCacheStats {
-            hits: self
-                .cache
-                .hits()
+            hits: (self.cache.hits() + self.shelf_uses.untold())
                 .saturating_sub(self.own_uses.load(Ordering::Relaxed)),
             misses: self.loads.load(Ordering::Relaxed),
             bytes: self.cache.weight(),
@@ -192,8 +350,13 @@ impl BlockCache {
     /// Forgets the blocks of dropped files.
     pub fn forget_segments(&self, gone: &HashSet<(SegmentClass, SegmentId)>) {
         if !gone.is_empty() {
-            self.cache
-                .retain(|key, _| !gone.contains(&(key.class, key.segment)));
+            self.cache.retain(|key, block| {
+                let stays = !gone.contains(&(key.class, key.segment));
+                if !stays {
+                    take_off_shelf(&**block);
+                }
+                stays
+            });
         }
     }
 }

@@ -52,6 +52,11 @@ impl Pressed {
         &self.block.raw
     }
 
+    /// Whether it was to be compressed.
+    pub(crate) fn is_tried(&self) -> bool {
+        self.block.codec != Codec::Plain
+    }
+
     /// What is to be stored, and its codec's number.
     pub(crate) fn stored(&self) -> (&[u8], u8) {
         match self.block.number {

@@ -31,7 +31,7 @@ impl Default for Geometry {
 }
 
 impl Geometry {
-    /// Sizes of a database with a cache of so many bytes. Two hot segments are always set aside, and rows leave the log by whole
+    /// Sizes of a database with a cache of so many bytes. One or two hot segments are always set aside, and rows leave the log by whole
     /// ones, so with a small cache, which stands for little data, they are small: a sixteenth of it, 4 MiB at least.
     pub fn for_cache(cache_bytes: u64) -> Self {
         let most = limits::HOT_SEGMENT_BYTES;

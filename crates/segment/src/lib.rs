@@ -6,6 +6,7 @@
 mod blob;
 mod block_cache;
 mod block_press;
+mod block_shelf;
 mod footer;
 mod geometry;
 mod hashing_file;
@@ -22,9 +23,11 @@ mod piece_writer;
 mod store;
 mod store_checkpoint;
 mod store_pieces;
+mod tries;
 
 pub use blob::{BlobRef, BlobStore, ValueHold};
 pub use block_cache::{BlockCache, BlockCacheStats, BlockKey, CachedBlock};
+pub use block_shelf::{BlockShelf, ShelfPlace};
 pub use footer::{FOOTER_BYTES, SegmentFooter};
 pub use geometry::Geometry;
 pub use header::{SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -36,3 +39,4 @@ pub use piece_block::Codec;
 pub use piece_section::Section;
 pub use piece_writer::PieceWriter;
 pub use store::{OpenMode, SegmentStore, StartState};
+pub use tries::Tries;

@@ -1,12 +1,17 @@
 //! Sections of a piece file: who owns which blocks, and the first key of each block (*fences*).
 //!
 //! Why it exists: a lookup finds its block in memory and reads that one block; so the fences of every open piece are kept,
-//! as compactly as can be: per section one array for keys and three of numbers, no allocation a fence.
+//! as compactly as can be: per section one array for keys and four of numbers, no allocation a fence. A search reads *words*, eight
+//! bytes of each key, and keys only where words are equal.
 //! Format: docs/format.md#piece-files, directory.
 //! Latches and I/O: none; an open section never changes.
 
-use pbxt_base::codec::{Reader, push_bytes, push_u8, push_u64, put_varint};
+use pbxt_base::codec::{Reader, push_bytes, push_u8, push_u64, put_varint, word_of};
 use pbxt_base::{Error, Result, invariant};
+use std::ops::Range;
+
+/// Bytes of a key that a word has.
+const WORD_BYTES: usize = size_of::<u64>();
 
 /// A run of blocks with rising first keys and one owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +40,12 @@ pub struct Section {
     keys: Vec<u8>,
     /// End of each first key in `keys`.
     key_ends: Vec<u32>,
+    /// The first eight bytes of each first key behind `skipped`, as `word_of` has them.
+    words: Vec<u64>,
+    /// Bytes that all first keys begin with and words leave out; 0 if no key is longer than a word.
+    skipped: usize,
+    /// Bytes of the longest first key.
+    key_bytes_max: usize,
 }
 
 impl Section {
@@ -83,11 +94,65 @@ impl Section {
         low
     }
 
+    /// Number of leading blocks whose first key is below `key`, bytewise.
+    #[inline]
+    pub fn blocks_below(&self, key: &[u8]) -> usize {
+        self.search(key, |first_key| first_key < key)
+    }
+
+    /// Number of leading blocks whose first key is at or below `key`, bytewise.
+    #[inline]
+    pub fn blocks_up_to(&self, key: &[u8]) -> usize {
+        self.search(key, |first_key| first_key <= key)
+    }
+
+    /// The same where all keys have eight bytes, for who has such a key as a word. Of other keys it says nothing.
+    #[inline]
+    pub fn blocks_up_to_word(&self, word: u64) -> usize {
+        self.words.partition_point(|&first| first <= word)
+    }
+
+    /// As `partition_point`, of keys that are compared with `key` as wholes.
+    #[inline]
+    fn search(&self, key: &[u8], is_before: impl Fn(&[u8]) -> bool) -> usize {
+        let Range { start, end } = self.undecided_by_words(key);
+        let (mut low, mut high) = (start, end);
+        while low < high {
+            let middle = low.midpoint(high);
+            if is_before(self.first_key(middle)) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Blocks of whose first keys the words do not tell on which side of `key` they lie: those before lie below it, those behind
+    /// above it.
+    #[inline]
+    fn undecided_by_words(&self, key: &[u8]) -> Range<usize> {
+        let Some(prefix) = self.keys.get(..self.skipped) else {
+            return 0..0;
+        };
+        let Some(rest) = key.strip_prefix(prefix) else {
+            // All first keys begin with the prefix, so they lie on one side.
+            let at = if key < prefix { 0 } else { self.block_count() };
+            return at..at;
+        };
+        let word = word_of(rest);
+        let start = self.words.partition_point(|&first| first < word);
+        let rest = &self.words[start..];
+        if rest.first() != Some(&word) {
+            return start..start;
+        }
+        start..start + rest.partition_point(|&first| first == word)
+    }
+
     /// The last block whose first key is at or below `key`, bytewise; the first one if there is none. Where one key spans
     /// several blocks, entries with it may lie in earlier blocks too: then look with `partition_point`.
     pub fn find_block(&self, key: &[u8]) -> usize {
-        self.partition_point(|first_key| first_key <= key)
-            .saturating_sub(1)
+        self.blocks_up_to(key).saturating_sub(1)
     }
 
     /// Offset of a block in the file: with class and segment its name for the block cache.
@@ -117,7 +182,7 @@ impl Section {
             + self.last_key.len()
             + self.keys.capacity()
             + 4 * (self.ends.capacity() + self.key_ends.capacity())
-            + 8 * self.entries_to.capacity()
+            + 8 * (self.entries_to.capacity() + self.words.capacity())
     }
 
     pub(crate) fn push_block(
@@ -142,7 +207,25 @@ impl Section {
         self.entries_to.push(self.entries);
         self.keys.extend_from_slice(first_key);
         self.key_ends.push(key_end);
+        self.push_word();
         Ok(())
+    }
+
+    /// Adds the word of the last block. Words are made anew where it begins with less than what all keys before begin with.
+    fn push_word(&mut self) {
+        let block = self.block_count() - 1;
+        let (first, key) = (self.first_key(0), self.first_key(block));
+        let same = first.iter().zip(key).take_while(|(a, b)| a == b).count();
+        let longest = self.key_bytes_max.max(key.len());
+        let known = if block == 0 { same } else { self.skipped.min(same) };
+        let skipped = if longest > WORD_BYTES { known } else { 0 };
+        let begin = if skipped == self.skipped { block } else { 0 };
+        self.words.truncate(begin);
+        for block in begin..=block {
+            let word = word_of(&self.first_key(block)[skipped..]);
+            self.words.push(word);
+        }
+        (self.skipped, self.key_bytes_max) = (skipped, longest);
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -189,6 +272,7 @@ impl Section {
         section.entries_to.shrink_to_fit();
         section.keys.shrink_to_fit();
         section.key_ends.shrink_to_fit();
+        section.words.shrink_to_fit();
         Ok(section)
     }
 }
@@ -312,7 +396,34 @@ mod tests {
         );
     }
 
+    /// Keys of at most `longest` bytes of which many are alike, in order.
+    fn keys_in_order(longest: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let key = proptest::collection::vec(prop_oneof![Just(0), Just(1), Just(255)], 0..=longest);
+        proptest::collection::vec(key, 0..40).prop_map(|mut keys| {
+            keys.sort();
+            keys
+        })
+    }
+
     proptest! {
+        #[test]
+        fn words_find_the_block_that_keys_would_find(
+            common in proptest::collection::vec(any::<u8>(), 0..12),
+            keys in prop_oneof![keys_in_order(3), keys_in_order(12)],
+            sought in keys_in_order(12),
+        ) {
+            let mut section = Section::new(1, 1, 4096);
+            let whole = |key: &[u8]| [&common[..], key].concat();
+            for key in &keys {
+                section.push_block(&whole(key), 1, 1, 1).expect("fits");
+            }
+            let cut = common.get(1..).unwrap_or_default().to_vec();
+            for key in sought.iter().map(|key| whole(key)).chain(sought.clone()).chain([cut, common.clone()]) {
+                prop_assert_eq!(section.blocks_below(&key), section.partition_point(|first| *first < key[..]));
+                prop_assert_eq!(section.blocks_up_to(&key), section.partition_point(|first| *first <= key[..]));
+            }
+        }
+
         #[test]
         fn arbitrary_and_altered_directories_never_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..60), at in 0..DIRECTORY.len(), byte in any::<u8>(),

@@ -15,6 +15,7 @@ use crate::piece_block::{BlockEncoder, BlockPlace, Codec, append};
 use crate::piece_section::{Section, encode_directory};
 use crate::piece_tail::PieceTail;
 use crate::store::SegmentStore;
+use crate::tries::Tries;
 use pbxt_base::checksum::RunningHash;
 use pbxt_base::{Error, Result, SegmentId, invariant, planted, stop_point};
 use pbxt_io::DiskFile;
@@ -43,6 +44,8 @@ pub struct PieceWriter {
     hash: RunningHash,
     encoder: BlockEncoder,
     press: Option<BlockPress>,
+    /// Of the open section.
+    tries: Tries,
     sections: Vec<Section>,
     open: Option<Section>,
     is_finished: bool,
@@ -75,6 +78,7 @@ impl PieceWriter {
             hash: RunningHash::new(),
             encoder: BlockEncoder::default(),
             press: None,
+            tries: Tries::default(),
             sections: Vec::new(),
             open: None,
             is_finished: false,
@@ -102,16 +106,19 @@ impl PieceWriter {
     pub fn begin_section(&mut self, owner: u64, kind: u8) {
         invariant!(self.open.is_none(), "F14: sections do not overlap");
         self.open = Some(Section::new(owner, kind, self.file_bytes()));
+        self.tries = Tries::default();
     }
 
-    /// Appends a block with the entries from `first_key` on. Durable after `finish`. After an error the writer is of no
+    /// Appends a block with the entries from `first_key` on, compressed if that is expected to pay (rule S56). Durable after `finish`. After an error the writer is of no
     /// further use.
     pub fn push_block(&mut self, first_key: &[u8], entries: u32, raw: &[u8], codec: Codec) -> Result<()> {
+        self.append_pressed(ON_THEIR_WAY_MAX - 1)?;
+        let is_tried = codec != Codec::Plain && self.tries.is_next(raw.len());
+        let codec = if is_tried { codec } else { Codec::Plain };
         if self.press.is_none() {
             let stored = self.append_block(raw, codec)?;
-            return self.note_block(first_key, entries, raw.len(), stored);
+            return self.note_block(first_key, entries, (raw.len(), stored), is_tried);
         }
-        self.append_pressed(ON_THEIR_WAY_MAX - 1)?;
         match &mut self.press {
             Some(press) => press.give(first_key, entries, raw, codec),
             None => Ok(()),
@@ -138,7 +145,8 @@ impl PieceWriter {
             let (stored, number) = pressed.stored();
             let bytes = append(stored, pressed.raw().len(), number, &place, &mut self.buffer);
             let (first_key, entries) = pressed.entries();
-            self.note_block(first_key, entries, pressed.raw().len(), bytes)?;
+            let lengths = (pressed.raw().len(), bytes);
+            self.note_block(first_key, entries, lengths, pressed.is_tried())?;
             if let Some(press) = &mut self.press {
                 press.give_back(pressed);
             }
@@ -146,7 +154,16 @@ impl PieceWriter {
         Ok(())
     }
 
-    fn note_block(&mut self, first_key: &[u8], entries: u32, raw: usize, stored: usize) -> Result<()> {
+    fn note_block(
+        &mut self,
+        first_key: &[u8],
+        entries: u32,
+        (raw, stored): (usize, usize),
+        is_tried: bool,
+    ) -> Result<()> {
+        if is_tried {
+            self.tries.note(raw, stored);
+        }
         let section = self.open.as_mut();
         section
             .expect("rule F14: every block stands in a section")

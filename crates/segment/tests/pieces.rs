@@ -121,6 +121,68 @@ fn blocks_are_found_by_key_and_by_any_order_of_the_caller() {
     assert!(section.memory_bytes() < 2000 && piece.memory_bytes() >= section.memory_bytes());
 }
 
+/// Bytes without order.
+fn noise(block: usize, bytes: usize) -> Vec<u8> {
+    let mut state = block as u64 + 1;
+    let byte = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 40) as u8
+    };
+    std::iter::repeat_with(byte).take(bytes).collect()
+}
+
+#[test]
+fn blocks_that_do_not_shrink_are_written_as_they_are_and_those_behind_them_come_back() {
+    const NOISE: usize = 100;
+    const BYTES: usize = 8000;
+    let content = |block: usize| {
+        if block < NOISE {
+            noise(block, BYTES)
+        } else {
+            raw(block, BYTES)
+        }
+    };
+    let disk = SimDisk::new();
+    let store = store(&disk);
+    let mut writer = PieceWriter::create(&store, COLD).expect("created");
+    for section in 0..2 {
+        writer.begin_section(section, 1);
+        for block in 0..NOISE + 40 {
+            writer
+                .push_block(&key(block), 1, &content(block), Codec::Zstd(1))
+                .expect("written");
+        }
+        writer.end_section(b"z", b"");
+    }
+    writer.begin_section(2, 1);
+    writer
+        .push_block(&key(0), 1, &raw(0, BYTES), Codec::Zstd(1))
+        .expect("written");
+    writer.end_section(b"z", b"");
+    let id = writer.finish().expect("finished");
+    let piece = PieceFile::open(&store, COLD, id).expect("open");
+    piece.verify().expect("intact");
+    let mut out = Vec::new();
+    for number in 0..2 {
+        let section = piece.section(number).expect("there");
+        for block in 0..NOISE + 40 {
+            piece.read_block(number, block, &mut out).expect("readable");
+            assert_eq!(out, content(block), "block {block}");
+        }
+        let shrunk = (0..NOISE + 40).filter(|&block| section.block_stored_bytes(block) < BYTES / 2);
+        let shrunk: Vec<usize> = shrunk.collect();
+        assert!(
+            shrunk.len() >= 40 - 16 && shrunk[0] >= NOISE,
+            "S56: at most fifteen of the others stand as they are: {shrunk:?}"
+        );
+    }
+    let last = piece.section(2).expect("there");
+    assert!(
+        last.stored_bytes < BYTES as u64 / 2,
+        "S56: another section begins anew"
+    );
+}
+
 #[test]
 fn blocks_are_read_ahead_with_one_read_and_decode_as_read_alone() {
     let disk = SimDisk::new();

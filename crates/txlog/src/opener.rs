@@ -14,7 +14,7 @@ use crate::directory::CHUNK_COUNT_MAX;
 use crate::layout::{Layout, next_batch_start};
 use crate::log::Goal;
 use crate::tail::{BATCH_HEADER_BYTES, Claim, Space};
-use pbxt_base::{Error, Result};
+use pbxt_base::{Error, Result, SegmentId};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows wait while more chunks than this are unwritten.
@@ -182,8 +182,7 @@ impl Core {
             self.wake_filled();
         }
         let unwritten = (chunk - self.backlog.first_unwritten()) * self.layout.chunk_bytes();
-        let enters_segment = body == self.layout.segment_body(self.layout.segment_of(body));
-        if unwritten >= WAKE_BYTES || enters_segment {
+        if unwritten >= WAKE_BYTES || chunk == self.second_chunk(self.layout.segment_of(body)) {
             self.wake_worker();
         }
     }
@@ -212,17 +211,27 @@ impl Core {
             .set_ends(room_end.min(opener.row_cap(&self.layout)), room_end);
     }
 
-    /// Prepares segments until the one after the open one exists. Called by the worker ahead of need, and by a row
-    /// that cannot go on without.
+    /// The chunk of a segment from which on the next one is prepared: none is for a log in which nothing happens.
+    fn second_chunk(&self, segment: SegmentId) -> u64 {
+        self.layout.chunk_of(self.layout.segment_start(segment)) + 1
+    }
+
+    /// Prepares segments until the one after the open one exists, or the open one if that is in its first chunk. Called by the
+    /// worker ahead of need, and by a row that cannot go on without, which is never in the first chunk: a segment has four or more.
     pub(crate) fn prepare_ahead(&self) -> Result<()> {
         let _turn = self.preparing.lock();
         loop {
             let (prepared_end, wanted) = {
                 let opener = self.opener.lock();
                 let open = self.layout.segment_of(self.layout.chunk_start(opener.chunk));
+                let segments = if opener.chunk < self.second_chunk(open) {
+                    1
+                } else {
+                    2
+                };
                 (
                     opener.prepared_end,
-                    self.layout.segment_start(open) + 2 * self.layout.segment_bytes(),
+                    self.layout.segment_start(open) + segments * self.layout.segment_bytes(),
                 )
             };
             if prepared_end >= wanted {

@@ -7,8 +7,8 @@
 use crate::pairs::{Feed, Key};
 use crate::store::{About, Budget, Durability, Result, Session, Store, View, missing};
 use pbxt::{
-    Bind, Cursor, Database, FlushAtCommit, IndexDef, KeyChanges, NewVersion, Options, Progress, RowVersion,
-    Seek, SessionConfig, Table, TableDef,
+    Bind, Cursor, Database, FlushAtCommit, IndexDef, KeyChanges, NewVersion, Options, RowVersion, Seek,
+    SessionConfig, Table, TableDef,
 };
 use pbxt_io::OsDisk;
 use pbxt_rows::{
@@ -17,7 +17,6 @@ use pbxt_rows::{
 };
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 const TABLE: &str = "compare/pairs";
 const KEY: usize = 0;
@@ -87,7 +86,7 @@ impl Store for Pbxt {
             synced: "one log write and sync, shared by commits that come together",
             relaxed: "written to the system, not synced",
             load: "one transaction, in the engine's bulk bracket",
-            compaction: "all background work there is, and a checkpoint",
+            compaction: "all that can be given back, by one call",
         }
     }
 
@@ -106,20 +105,10 @@ impl Store for Pbxt {
     }
 
     fn compact(&mut self) -> Result<()> {
-        loop {
-            self.db.housekeeping_step();
-            let made = self.db.maintenance_step(true)?;
-            let worked = self.db.upkeep_step(true)? == Progress::Worked;
-            if made || worked {
-                continue;
-            }
-            if self.db.background_jobs()? == 0 {
-                break;
-            }
-            // A thread of the engine is at it.
-            std::thread::sleep(Duration::from_millis(1));
+        if self.db.compact(|_| true)? {
+            return Ok(());
         }
-        Ok(self.db.checkpoint_step()?)
+        Err("the compaction left something to be done".into())
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -235,7 +224,7 @@ impl Session for Connection<'_> {
                 this.store.maker.key_from_values(&[Some(&key)], &mut image)?;
                 let found = this
                     .cursor
-                    .seek(&mut this.session, &image, Seek::Exact, |_| Ok(()))?;
+                    .seek(&mut this.session, &image, Seek::Key, |_| Ok(()))?;
                 if found {
                     this.session.delete(&this.store.table, this.cursor.row())?;
                 } else {
@@ -294,7 +283,7 @@ impl Snapshot<'_> {
 impl View for Snapshot<'_> {
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let schema = &self.store.schema;
-        let found = self.seek(key, Seek::Exact, |version| {
+        let found = self.seek(key, Seek::Key, |version| {
             see(bytes(&RowView::new(schema, version.payload())?, VALUE)?);
             Ok(())
         })?;

@@ -56,6 +56,10 @@ fn signed(value: u64, width: usize) -> i64 {
 /// Appends a column of `width` bytes (1 to 8) per value. `extra` is 0 or `NULLS_ARE_ZERO`.
 pub(super) fn write_numbers(values: &[u64], width: usize, extra: u8, out: &mut StreamWriter) {
     let mut best = best_arithmetic(values, width);
+    if best.cost == usize::MAX {
+        // No arithmetic takes them: a dictionary must be smaller than their bytes.
+        best.cost = planes_cost(values, width) + 1;
+    }
     if let Some(dictionary) = best_dictionary(values, width, best) {
         return dictionary.write(extra, out);
     }

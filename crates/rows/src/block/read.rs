@@ -13,7 +13,7 @@ use super::numbers::read_numbers;
 use super::streams::{FRONT, StreamReader};
 use super::values::Values;
 use super::{
-    BLOCK_BYTES_MAX, BLOCK_ROWS_MAX, FORMAT, ROW_ID_MAX, RowBlock, RowIds, SPARSE, TOMBSTONES, View,
+    BLOCK_BYTES_MAX, BLOCK_ROWS_MAX, FORMAT, ROW_ID_MAX, RowBlock, RowIds, SPARSE, Starts, TOMBSTONES, View,
 };
 use crate::blob::BlobRef;
 use crate::error::Result;
@@ -118,8 +118,9 @@ pub(super) fn decode(schema: &Schema, bytes: &[u8]) -> Result<RowBlock> {
     let (payloads, starts) = body.rows(&header.streams)?;
     Ok(RowBlock {
         schema_version: schema.version(),
+        rows: header.rows as u32,
         ids,
-        starts: with_tombstones(starts, tombstones, header.rows),
+        starts: Starts::of(with_tombstones(starts, tombstones, header.rows)),
         payloads,
     })
 }

@@ -308,7 +308,7 @@ impl Life {
     pub(super) fn background(&mut self) -> Step {
         self.clock.advance_millis(self.rng.below(800));
         let db = Arc::clone(self.db());
-        let kind = self.rng.below(15);
+        let kind = self.rng.below(16);
         self.note(format!("background {kind}"));
         let done = match kind {
             0..4 => db.compact_step().and_then(|_| {
@@ -322,13 +322,17 @@ impl Life {
             9 => db.settle_tags_step().map(|_| ()),
             10 => db.blob_step().map(|_| ()),
             11 | 12 => db.checkpoint_step(),
+            13 => {
+                let steps = self.rng.below(20);
+                db.compact(|compaction| compaction.steps < steps).map(|_| ())
+            }
             _ => {
                 db.housekeeping_step();
                 db.upkeep_step(true).map(|_| ())
             }
         };
-        if kind < 4 && done.is_ok() {
-            // The flush made all of it durable.
+        if matches!(kind, 0..4 | 13) && done.is_ok() {
+            // The flush made all of it durable, and so does a compaction when it begins.
             self.acknowledge(pbxt::FlushAtCommit::Durable);
         }
         let faults = Faults::new();

@@ -1,0 +1,83 @@
+//! Ready row: the row behind an index entry, found before its turn comes.
+//!
+//! Why it exists: rows that stand together in an index are strewn over the row blocks, so each is a wait for memory. A short scan
+//! cannot sort them (fetch_ahead.rs), but it knows the next entry: its row is found, and asked for from memory, before the
+//! present one is shown, and then it is there. So is the row of a seek, while the events of its entry are judged.
+//! State: a row id and its place in the shape of a moment. It says nothing about what the row's word says.
+//! Rules: B2 it is used only if the word, loaded when the row's turn comes, says BASE, and the shape is still the one of that moment. S54 a
+//! block that is not on its shelf is left to the reader, and so is a tagged run.
+//! Latches and I/O: none.
+
+use crate::cursor::{Access, Cursor};
+use crate::database::Database;
+use crate::row_shape::{CachedRows, RowBase};
+use crate::version::RowVersion;
+use pbxt_base::{RowId, prefetch};
+use pbxt_rows::Versions;
+use pbxt_segment::BlockCache;
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ReadyRow {
+    row: RowId,
+    /// How often the shape had been exchanged.
+    installs: u64,
+    block: Arc<CachedRows>,
+    at: usize,
+}
+
+impl ReadyRow {
+    /// True if it is this row, and stands in the shape of now. The row's word was loaded before and says BASE (rule B2).
+    #[inline]
+    pub(crate) fn is_current(&self, row: RowId, base: &RowBase) -> bool {
+        self.row == row && base.is_unchanged(self.installs)
+    }
+
+    #[inline]
+    pub(crate) fn version(&self) -> RowVersion<'_> {
+        let payload = self.block.payload(self.at).unwrap_or(&[]);
+        RowVersion::new(self.row, payload, self.block.schema_version())
+    }
+}
+
+impl RowBase {
+    /// The row's place, if it is settled and in memory; its bytes are on their way then.
+    fn ready(&self, versions: &Versions, cache: &BlockCache, row: RowId) -> Option<ReadyRow> {
+        let installs = self.installs();
+        let shape = self.now();
+        let mut runs = shape.runs.iter();
+        let (run, piece) = runs.find_map(|run| Some((run, run.piece_with(row)?)))?;
+        if run.is_tagged() {
+            return None;
+        }
+        let block = piece.block_on_shelf(versions, cache, piece.block_of(row))?;
+        let at = block.find(row)?;
+        prefetch(block.payload(at)?);
+        Some(ReadyRow {
+            row,
+            installs,
+            block,
+            at,
+        })
+    }
+}
+
+impl Cursor {
+    /// Makes a row ready whose entry comes next, or is the present one, unless that was tried before.
+    #[inline]
+    pub(crate) fn make_ready(&mut self, db: &Database, row: RowId) {
+        if self.access == Access::Snapshot && self.ready_of != row {
+            self.ready_of = row;
+            let table = &self.table;
+            self.ready = table.base.ready(table.versions(), &db.cache, row);
+        }
+    }
+
+    /// Takes what was made ready as the present row.
+    #[inline]
+    pub(crate) fn take_ready(&mut self) {
+        self.ready_of = RowId::new(0);
+        self.at_hand = self.ready.take();
+    }
+}
