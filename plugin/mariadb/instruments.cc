@@ -31,7 +31,7 @@ PSI_file_info file_infos[PBXT_FILE_KINDS] = {
 
 /* Threads by the names that the engine gives them, without the beginning that all have. */
 constexpr char THREAD_PREFIX[] = "pbxt-";
-constexpr int THREADS = 7;
+constexpr int THREADS = 8;
 PSI_thread_key thread_keys[THREADS];
 PSI_thread_info thread_infos[THREADS] = {
     {&thread_keys[0], "log", PSI_FLAG_GLOBAL},
@@ -41,6 +41,7 @@ PSI_thread_info thread_infos[THREADS] = {
     {&thread_keys[4], "memory", PSI_FLAG_GLOBAL},
     {&thread_keys[5], "load", 0},
     {&thread_keys[6], "helper", 0},
+    {&thread_keys[7], "scrub", PSI_FLAG_GLOBAL},
 };
 
 PSI_cond_key wait_keys[PBXT_WAIT_KINDS];

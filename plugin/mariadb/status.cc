@@ -90,6 +90,11 @@ SHOW_VAR counter_variables[] = {PBXT_COUNTER(txns_committed),
                                 PBXT_COUNTER(index_pieces_now),
                                 PBXT_COUNTER(index_run_bytes_now),
                                 PBXT_COUNTER(background_jobs_now),
+                                PBXT_COUNTER(scrub_passes),
+                                PBXT_COUNTER(scrub_bytes_read),
+                                PBXT_COUNTER(scrub_damage_found),
+                                PBXT_COUNTER(scrub_progress_now),
+                                PBXT_COUNTER(scrub_last_pass_seconds),
                                 {NullS, NullS, SHOW_LONG}};
 
 int fill_counters(MYSQL_THD, SHOW_VAR* variable, void*, struct system_status_var*, enum enum_var_type) {

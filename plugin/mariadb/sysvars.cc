@@ -19,6 +19,8 @@ my_bool restore_definitions;
 uint flush_log_at_trx_commit;
 ulonglong max_snapshot_age;
 my_bool print_all_deadlocks;
+ulonglong scrub_hours;
+my_bool scrub_now;
 
 MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "Directory of all PBXT files; a relative path begins at the data directory", NULL, NULL,
@@ -72,6 +74,25 @@ MYSQL_SYSVAR_BOOL(
     print_all_deadlocks, print_all_deadlocks, PLUGIN_VAR_OPCMDARG,
     "Write every deadlock to the error log; SHOW ENGINE PBXT STATUS has the newest one in any case", NULL,
     update_print_all_deadlocks, FALSE);
+void update_scrub_hours(THD*, struct st_mysql_sys_var*, void* target, const void* value) {
+  scrub_hours = *static_cast<ulonglong*>(target) = *static_cast<const ulonglong*>(value);
+  apply_settings();
+}
+
+MYSQL_SYSVAR_ULONGLONG(scrub_hours, scrub_hours, PLUGIN_VAR_RQCMDARG,
+                       "Hours in which all files are read once, evenly, and compared with their checksums; "
+                       "damage is written to the error log. 0: only when pbxt_scrub_now asks for it",
+                       NULL, update_scrub_hours, 7 * 24, 0, 365ULL * 24, 0);
+
+/* An order and no state: the value stays OFF. */
+void order_scrub(THD*, struct st_mysql_sys_var*, void*, const void* value) {
+  if (db) pbxt_scrub_now(db, *static_cast<const my_bool*>(value));
+}
+
+MYSQL_SYSVAR_BOOL(scrub_now, scrub_now, PLUGIN_VAR_NOCMDOPT,
+                  "ON: read all files at once and compare them with their checksums; OFF: end that. The value is "
+                  "always OFF, the status variables pbxt_scrub_... say how far it is",
+                  NULL, order_scrub, FALSE);
 MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
                    "Seconds to wait for a row lock; the shorter one of this and lock_wait_timeout counts",
                    NULL, NULL, 50, 0, 365UL * 24 * 3600, 0);
@@ -151,6 +172,8 @@ struct st_mysql_sys_var* system_variables[] = {MYSQL_SYSVAR(data_dir),
                                                MYSQL_SYSVAR(lock_wait_timeout),
                                                MYSQL_SYSVAR(conflict_mode),
                                                MYSQL_SYSVAR(print_all_deadlocks),
+                                               MYSQL_SYSVAR(scrub_hours),
+                                               MYSQL_SYSVAR(scrub_now),
                                                MYSQL_SYSVAR(foreign_key_drop),
                                                MYSQL_SYSVAR(encrypt),
                                                MYSQL_SYSVAR(encryption_key_id),
@@ -178,6 +201,7 @@ void apply_settings() {
   if (!db) return;
   pbxt_set_max_snapshot_age(db, max_snapshot_age);
   pbxt_set_print_all_deadlocks(db, print_all_deadlocks);
+  pbxt_set_scrub_hours(db, scrub_hours);
 }
 
 uint8_t flush_at_commit() {

@@ -24,7 +24,7 @@ ON = [
     "--performance-schema-consumer-events-waits-history-long=ON",
 ]
 LOG = "wait/io/file/pbxt/log"
-BACKGROUND_THREADS = {"log", "checkpoint", "upkeep", "housekeeper", "memory"}
+BACKGROUND_THREADS = {"log", "checkpoint", "upkeep", "housekeeper", "scrub", "memory"}
 
 
 @pytest.fixture

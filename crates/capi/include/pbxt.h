@@ -143,6 +143,11 @@ pbxt_status pbxt_close(pbxt_db* db); /* all sessions and tables are closed befor
 pbxt_status pbxt_set_max_snapshot_age(pbxt_db* db, uint64_t seconds);
 /* Write every deadlock to the host's log, not only the newest to the status report. Any time. */
 pbxt_status pbxt_set_print_all_deadlocks(pbxt_db* db, uint8_t on);
+/* In how many hours all files are read once and compared with their checksums; 0 = only by pbxt_scrub_now().
+ * Damage goes to the host's log. Any time. */
+pbxt_status pbxt_set_scrub_hours(pbxt_db* db, uint64_t hours);
+/* Begins to read all files at once, or with 0 ends what was begun so. Needs background threads. Any time. */
+pbxt_status pbxt_scrub_now(pbxt_db* db, uint8_t on);
 pbxt_status pbxt_flush(pbxt_db* db); /* everything ended before this call is durable on return */
 
 /* Text for people; *text is owned by the library until pbxt_text_free(). */
@@ -173,6 +178,9 @@ typedef struct pbxt_counters { /* totals since open unless "now" is said */
   uint64_t row_runs_now, row_pieces_now, row_run_bytes_now;
   uint64_t index_runs_now, index_pieces_now, index_run_bytes_now;
   uint64_t background_jobs_now; /* 0: nothing is running or due */
+  uint64_t scrub_passes, scrub_bytes_read, scrub_damage_found;
+  uint64_t scrub_progress_now; /* percent of the pass under way; 0 without one */
+  uint64_t scrub_last_pass_seconds;
 } pbxt_counters;
 pbxt_status pbxt_get_counters(pbxt_db* db, pbxt_counters* out);
 

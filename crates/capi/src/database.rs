@@ -176,6 +176,26 @@ pub unsafe extern "C" fn pbxt_set_print_all_deadlocks(db: *mut PbxtDb, on: u8) -
 
 /// See the header.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_set_scrub_hours(db: *mut PbxtDb, hours: u64) -> Status {
+    call(|| {
+        // SAFETY: a valid handle.
+        unsafe { database(db)? }.db.set_scrub_hours(hours);
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_scrub_now(db: *mut PbxtDb, on: u8) -> Status {
+    call(|| {
+        // SAFETY: a valid handle.
+        unsafe { database(db)? }.db.scrub_now(on != 0);
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_flush(db: *mut PbxtDb) -> Status {
     // SAFETY: a valid handle.
     call(|| Ok(unsafe { database(db)? }.db.flush()?))

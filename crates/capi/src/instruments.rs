@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(UNDER_WAY.load(Ordering::Relaxed), 0, "PS7");
         assert_eq!(THREADS_NOW.load(Ordering::Relaxed), 0, "PS5");
         let threads = THREADS.lock().expect("no panic").clone();
-        for thread in ["log", "checkpoint", "upkeep", "housekeeper", "memory"] {
+        for thread in ["log", "checkpoint", "upkeep", "housekeeper", "scrub", "memory"] {
             let thread = format!("pbxt-{thread}");
             assert!(threads.contains(&thread), "{thread} in {threads:?}");
         }

@@ -101,6 +101,10 @@ impl WaitObserver for PbxtHost {
         // Line by line, because logs cut long entries.
         text.lines().for_each(|line| self.note(2, line));
     }
+
+    fn damage(&self, text: &str) {
+        self.note(0, text);
+    }
 }
 
 impl Weigher for PbxtHost {

@@ -3,7 +3,7 @@
 use crate::database::{PbxtDb, database};
 use crate::guard::call;
 use crate::status::Status;
-use pbxt::Space;
+use pbxt::{ScrubStatus, Space};
 use std::ffi::{CString, c_char};
 
 /// See the header.
@@ -114,6 +114,11 @@ pub struct PbxtCounters {
     pub index_pieces_now: u64,
     pub index_run_bytes_now: u64,
     pub background_jobs_now: u64,
+    pub scrub_passes: u64,
+    pub scrub_bytes_read: u64,
+    pub scrub_damage_found: u64,
+    pub scrub_progress_now: u64,
+    pub scrub_last_pass_seconds: u64,
 }
 
 /// See the header.
@@ -183,7 +188,7 @@ pub unsafe extern "C" fn pbxt_get_counters(db: *mut PbxtDb, out: *mut PbxtCounte
             index_pieces_now: now.index_runs.pieces,
             index_run_bytes_now: now.index_runs.bytes,
             background_jobs_now: now.background_jobs,
-            ..space_counters(&now.space)
+            ..space_and_scrub(&now)
         };
         // SAFETY: a place of the caller.
         unsafe { *out = counters };
@@ -191,9 +196,15 @@ pub unsafe extern "C" fn pbxt_get_counters(db: *mut PbxtDb, out: *mut PbxtCounte
     })
 }
 
-/// The counters that say what the bytes on disk are for.
-fn space_counters(space: &Space) -> PbxtCounters {
+/// The counters that say what the bytes on disk are for, and what came of reading them.
+fn space_and_scrub(now: &pbxt::Status) -> PbxtCounters {
+    let (space, scrub): (&Space, &ScrubStatus) = (&now.space, &now.scrub);
     PbxtCounters {
+        scrub_passes: scrub.passes,
+        scrub_bytes_read: scrub.bytes_read,
+        scrub_damage_found: scrub.damage_found,
+        scrub_progress_now: scrub.percent,
+        scrub_last_pass_seconds: scrub.last_pass_seconds,
         space_log_rows_now: space.log_rows,
         space_log_unneeded_now: space.log_unneeded,
         space_log_ahead_now: space.log_ahead,

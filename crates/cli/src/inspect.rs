@@ -65,7 +65,7 @@ fn segment(path: &Path, header: &SegmentHeader, args: &InspectArgs, out: &mut dy
         }
         SegmentClass::Blob => {
             let dead = dead_beside(path, header).unwrap_or_default();
-            inspect_blob::inspect(&store, header, &dead, args.limit, out)
+            inspect_blob::inspect(&store, header, dead, args.limit, out)
         }
         SegmentClass::Cold | SegmentClass::Meta => {
             let depth = Depth {

@@ -2,11 +2,10 @@
 //!
 //! Format: docs/format.md#blob-values.
 
-use crate::blob_walk::{BlobWalk, Found};
 use crate::failure::Outcome;
 use crate::text::{count, size};
 use pbxt_base::SegmentId;
-use pbxt_segment::{SegmentClass, SegmentHeader, SegmentStore};
+use pbxt_segment::{BlobWalk, Found, SegmentClass, SegmentHeader, SegmentStore};
 use std::io::Write;
 use std::ops::Range;
 
@@ -22,12 +21,12 @@ pub(crate) fn dead_of(store: &SegmentStore, id: SegmentId) -> Vec<Range<u64>> {
 pub(crate) fn inspect(
     store: &SegmentStore,
     header: &SegmentHeader,
-    dead: &[Range<u64>],
+    dead: Vec<Range<u64>>,
     limit: u64,
     out: &mut dyn Write,
 ) -> Outcome<bool> {
     let file = store.file(SegmentClass::Blob, header.id)?;
-    let mut walk = BlobWalk::new(&*file, header.id, dead)?;
+    let mut walk = BlobWalk::new(file, header.id, dead)?;
     let (mut values, mut value_bytes, mut damages) = (0_u64, 0_u64, 0_u64);
     while let Some(found) = walk.next_found()? {
         let (line, is_value) = match found {

@@ -9,7 +9,6 @@
 //! Exit codes: 0 good, 1 something is damaged, 2 it could not be looked at.
 
 mod args;
-mod blob_walk;
 mod directory;
 mod failure;
 mod inspect;

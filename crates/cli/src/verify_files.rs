@@ -3,15 +3,19 @@
 //! Rules: F8 a sealed segment has the hash its footer and the manifest say. F14 a piece file counts only as a whole; each
 //! of its blocks is looked at, so that the finding names the block and not the file alone.
 
-use crate::blob_walk::{BlobWalk, Found};
 use crate::failure::Outcome;
 use crate::inspect_blob::dead_of;
 use crate::report::Report;
 use crate::text::{count, size};
 use crate::verify::{Subject, short_name};
 use pbxt_base::{Error, Result, SegmentId};
-use pbxt_segment::{PieceFile, Section, SegmentClass, SegmentHeader, SegmentStore};
+use pbxt_segment::{
+    BlobWalk, Found, PieceFile, PieceWalk, Section, SegmentClass, SegmentHeader, SegmentStore,
+};
+use std::sync::Arc;
 
+/// Bytes of a piece file that are read at once.
+const READ_BYTES: usize = 1 << 20;
 /// What to do about a piece file without an end, written by a life that was not closed in order.
 pub(crate) const UNFINISHED: &str = "either the server stopped while it wrote the file, or the file is damaged: 'pbxt inspect \
      --open' calls it an orphan if nothing names it, which the next opening removes; else restore it from a backup";
@@ -67,19 +71,16 @@ pub(crate) fn pieces(subject: &Subject<'_>, store: &SegmentStore, report: &mut R
     Ok(())
 }
 
-/// Every block by itself if the file as a whole is not good.
-fn blocks(file: &PieceFile, report: &mut Report<'_>) -> Outcome<()> {
-    let Err(whole) = file.verify() else {
-        return Ok(());
-    };
-    let (before, mut raw) = (report.findings(), Vec::new());
-    for (number, section) in file.sections().iter().enumerate() {
-        for block in 0..section.block_count() {
-            report.take(file.read_block(number as u32, block, &mut raw))?;
+/// Every block, and the file as a whole if these are good.
+fn blocks(file: &Arc<PieceFile>, report: &mut Report<'_>) -> Outcome<()> {
+    let (mut walk, mut found) = (PieceWalk::new(Arc::clone(file)), Vec::new());
+    while walk
+        .step(READ_BYTES, &mut |damage| found.push(damage.error))
+        .is_some()
+    {
+        for error in found.drain(..) {
+            report.finding(error)?;
         }
-    }
-    if report.findings() == before {
-        report.finding(whole)?;
     }
     Ok(())
 }
@@ -118,7 +119,7 @@ fn values(store: &SegmentStore, id: SegmentId, report: &mut Report<'_>) -> Outco
         Err(error) => return Ok(Err(error)),
     };
     let dead = dead_of(store, id);
-    let mut walk = match BlobWalk::new(&*file, id, &dead) {
+    let mut walk = match BlobWalk::new(Arc::clone(&file), id, dead) {
         Ok(walk) => walk,
         Err(error) => return Ok(Err(error)),
     };

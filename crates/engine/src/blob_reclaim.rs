@@ -28,6 +28,7 @@ use pbxt_segment::{BlobStore, SEGMENT_HEADER_BYTES};
 use pbxt_txlog::RowRef;
 use room::Room;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 pub(crate) use pbxt_rows::names_external as has_large;
 
@@ -56,7 +57,7 @@ pub(crate) struct BlobAccounts {
 }
 
 /// True if rows of the table can name large values.
-fn can_have_large(table: &Table) -> bool {
+pub(crate) fn can_have_large(table: &Table) -> bool {
     let mut columns = table.schema().columns().iter();
     columns.any(|column| matches!(column.kind, ColumnKind::Var))
 }
@@ -76,7 +77,7 @@ pub(crate) fn large_values(schema: &Schema, payload: &[u8]) -> Result<Vec<BlobRe
 }
 
 /// The large values that a version of the log names in columns of now (rule AL14).
-fn values_of(table: &Table, version: &RowRef<'_>) -> Result<Vec<BlobRef>> {
+pub(crate) fn values_of(table: &Table, version: &RowRef<'_>) -> Result<Vec<BlobRef>> {
     if !has_large(version.payload()) {
         return Ok(Vec::new());
     }
@@ -136,6 +137,21 @@ impl BlobAccounts {
                 .or_default()
                 .insert(begin, begin + stored.stored_bytes());
         }
+    }
+
+    /// What is known to be dead in a segment, rising.
+    pub(crate) fn dead_ranges(&self, id: SegmentId) -> Vec<Range<u64>> {
+        let segments = self.segments.lock();
+        let dead = segments.get(&id).into_iter().flat_map(|dead| &dead.ranges);
+        dead.map(|(begin, end)| *begin..*end).collect()
+    }
+
+    /// True if all of these bytes are known to be dead.
+    pub(crate) fn is_dead(&self, id: SegmentId, bytes: Range<u64>) -> bool {
+        let segments = self.segments.lock();
+        let dead = segments.get(&id);
+        let range = dead.and_then(|dead| dead.ranges.range(..=bytes.start).next_back());
+        range.is_some_and(|(_, end)| *end >= bytes.end)
     }
 
     /// For the checkpoint image (docs/storage.md, large values).

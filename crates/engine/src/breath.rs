@@ -122,7 +122,7 @@ fn part_of(part: u64, whole: u64) -> u64 {
 }
 
 /// The pause behind a stretch of work.
-fn pause_after(worked: Duration, lag: u64) -> Duration {
+pub(crate) fn pause_after(worked: Duration, lag: u64) -> Duration {
     let share = SHARE_MIN + (WHOLE - SHARE_MIN) * lag.min(WHOLE) / WHOLE;
     let pause = worked.as_nanos() * u128::from(WHOLE - share) / u128::from(share);
     Duration::from_nanos(u64::try_from(pause).unwrap_or(u64::MAX)).min(PAUSE_MAX)

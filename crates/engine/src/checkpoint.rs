@@ -183,18 +183,9 @@ impl Database {
         if gone.is_empty() || planted!("pieces.leaked") {
             return Ok(());
         }
-        for table in self.catalog.tables() {
-            for run in &table.base.shape().runs {
-                for piece in &run.pieces {
-                    gone.remove(&(SegmentClass::Cold, piece.reference().0));
-                }
-            }
-            for index in &table.indexes {
-                for piece in index.parts().runs.iter().flat_map(|run| &run.pieces) {
-                    gone.remove(&(SegmentClass::Meta, piece.reference().0));
-                }
-            }
-        }
+        self.for_each_named_file(|class, id| {
+            gone.remove(&(class, id));
+        });
         // In their order, so that a run can be repeated.
         let mut in_order: Vec<_> = gone.iter().copied().collect();
         in_order.sort_unstable_by_key(|(class, id)| (*class as u8, *id));

@@ -19,6 +19,7 @@ use crate::pacing::Upkeep;
 use crate::pieces::PiecesInFlight;
 use crate::prepared::PreparedSet;
 use crate::recovery;
+use crate::scrub::Scrub;
 use crate::session::TableWork;
 use crate::snapshot_age::SnapshotAges;
 use crate::waits::{WaitObserver, Waits};
@@ -128,6 +129,8 @@ pub struct Database {
     pub(crate) upkeep: Upkeep,
     /// Checkpoints.
     pub(crate) maintenance: Maintenance,
+    /// Reads all files now and then.
+    pub(crate) scrub: Scrub,
     /// Memory of bulk loads.
     pub(crate) loads: LoadBudget,
     /// Memory of rows fetched ahead.
@@ -219,6 +222,7 @@ impl Database {
             flight: PiecesInFlight::default(),
             upkeep,
             maintenance: Maintenance::new(options.cache_bytes),
+            scrub: Scrub::default(),
             loads: LoadBudget::default(),
             fetches: Arc::new(FetchBudget::new(options.cache_bytes)),
             ages: SnapshotAges::default(),
@@ -247,6 +251,7 @@ impl Database {
             db.start_housekeeper()?;
             db.start_checkpoints()?;
             db.start_upkeep()?;
+            db.start_scrub()?;
         }
         Ok(db)
     }
@@ -263,6 +268,7 @@ impl Database {
         if let Some(mut worker) = self.housekeeper.lock().take() {
             worker.stop();
         }
+        self.stop_scrub();
         self.stop_upkeep();
         self.stop_checkpoints();
         self.poison.check()?;

@@ -384,6 +384,30 @@ impl ImageReader {
     }
 }
 
+/// True if the image names this piece file, or is it.
+pub(crate) fn names_file(
+    store: &SegmentStore,
+    image: SegmentId,
+    class: SegmentClass,
+    id: SegmentId,
+) -> Result<bool> {
+    if (class, id) == (SegmentClass::Meta, image) {
+        return Ok(true);
+    }
+    let mut reader = ImageReader::open(store, image)?;
+    while let Some(item) = reader.next_item()? {
+        let (found, run) = match item {
+            ImageItem::RowRun(run) => (SegmentClass::Cold, run),
+            ImageItem::IndexRun(run) => (SegmentClass::Meta, run),
+            _ => continue,
+        };
+        if found == class && run.pieces.iter().any(|(file, _)| *file == id) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn decode<'a>(kind: u8, fields: &'a [u8], file: &str) -> Result<ImageItem<'a>> {
     let mut reader = Reader::new(fields);
     Ok(match kind {

@@ -6,6 +6,7 @@
 //! Latches: one for the jobs, held for a look-up.
 //! After a crash: unnamed files are removed at open.
 
+use crate::database::Database;
 use parking_lot::Mutex;
 use pbxt_base::SegmentId;
 use pbxt_segment::{SegmentClass, SegmentStore};
@@ -87,5 +88,21 @@ impl PieceJob<'_> {
 impl Drop for PieceJob<'_> {
     fn drop(&mut self) {
         self.flight.jobs.lock().holds.remove(&self.number);
+    }
+}
+
+impl Database {
+    /// Calls `visit` with the file of every piece that a table or an index names now; a file may come more than once.
+    pub(crate) fn for_each_named_file(&self, mut visit: impl FnMut(SegmentClass, SegmentId)) {
+        for table in self.catalog.tables() {
+            for piece in table.base.shape().runs.iter().flat_map(|run| &run.pieces) {
+                visit(SegmentClass::Cold, piece.reference().0);
+            }
+            for index in &table.indexes {
+                for piece in index.parts().runs.iter().flat_map(|run| &run.pieces) {
+                    visit(SegmentClass::Meta, piece.reference().0);
+                }
+            }
+        }
     }
 }

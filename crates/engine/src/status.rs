@@ -6,6 +6,7 @@
 
 use crate::database::Database;
 use crate::error::Result;
+use crate::scrub::ScrubStatus;
 use crate::session::Session;
 use crate::snapshot_age::OldestSnapshot;
 use crate::space::Space;
@@ -90,6 +91,7 @@ pub struct Status {
     pub oldest_snapshot_age: u64,
     /// Its age, and the log it keeps, now.
     pub oldest_snapshot: OldestSnapshot,
+    pub scrub: ScrubStatus,
 }
 
 /// Runs on disk.
@@ -274,6 +276,7 @@ impl Database {
             snapshots: live.timestamps().len() as u64,
             oldest_snapshot_age: live.frontier().raw() - live.horizon().raw(),
             oldest_snapshot: self.oldest_snapshot(self.clock.now_millis()),
+            scrub: self.scrub_status(),
         })
     }
 
@@ -328,6 +331,7 @@ impl Database {
             now.log_behind_checkpoint / MIB
         ));
         write_storage(&mut line, now);
+        write_scrub(&mut line, &now.scrub);
         write_transactions(&mut line, now);
         line("----- locks".into());
         line(format!(
@@ -462,4 +466,25 @@ fn write_storage(line: &mut impl FnMut(String), now: &Status) {
         now.merge_bytes_written / MIB
     ));
     line(format!("Background jobs running or due: {}", now.background_jobs));
+}
+
+/// How far the files were read through, and what came of it.
+fn write_scrub(line: &mut impl FnMut(String), now: &ScrubStatus) {
+    line("----- scrubbing".into());
+    line(match now.hours {
+        0 => "All files are read when it is asked for".into(),
+        hours => format!("All files are read once in {hours} hours"),
+    });
+    line(if now.is_running {
+        format!("A pass is under way: {} %", now.percent)
+    } else {
+        "No pass is under way".into()
+    });
+    line(format!(
+        "Passes: {}, the last one in {} s; {} MiB read; {} places found damaged",
+        now.passes,
+        now.last_pass_seconds,
+        now.bytes_read >> 20,
+        now.damage_found
+    ));
 }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-/// What a host gets to know about waits and commits.
+/// What a host gets to know about waits, commits and damage.
 pub trait WaitObserver: Send + Sync + std::fmt::Debug {
     /// `waiter` is about to wait for `blocker` (host session pointers given at session open). Called under the latch of
     /// the list of sessions with a transaction, so that neither can end its transaction meanwhile (rule V4).
@@ -55,6 +55,8 @@ pub trait WaitObserver: Send + Sync + std::fmt::Debug {
     }
     /// A deadlock in words, if they are wanted (`Waits::print_deadlocks`).
     fn deadlock(&self, _text: &str) {}
+    /// Damage of a file that the scrubber met, in one line, for whoever runs the database (rule SC6).
+    fn damage(&self, _text: &str) {}
 }
 
 /// The part of a session that other threads may touch.

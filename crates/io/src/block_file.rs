@@ -52,8 +52,17 @@ impl BlockReads {
         }
     }
 
-    /// The file for direct reads; `None` if the directory has none.
+    /// The file for direct reads; `None` if the directory has none. What the page cache has of it is given up.
     pub(crate) fn open(&self, path: &Path) -> Result<Option<BlockFile>> {
+        let file = self.open_beside_cache(path)?;
+        if let Some(file) = &file {
+            file.drop_pages();
+        }
+        Ok(file)
+    }
+
+    /// The same, and the page cache keeps what it has.
+    pub(crate) fn open_beside_cache(&self, path: &Path) -> Result<Option<BlockFile>> {
         if self.wanted == DirectIo::Off || matches!(self.refusal.get(), Some(Some(_))) {
             return Ok(None);
         }
@@ -82,7 +91,6 @@ impl BlockReads {
             self.slots.try_out();
             let _ = self.refusal.set(None);
         }
-        file.drop_pages();
         Ok(Some(file))
     }
 
@@ -330,6 +338,10 @@ mod tests {
         assert!(refused.describe().contains("the file system refused O_DIRECT"));
         let mut ways = vec![
             (disk.block_reads(), disk.open_blocks("blocks").expect("the file")),
+            (
+                "beside the cache".into(),
+                disk.open_past_cache("blocks").expect("the file"),
+            ),
             (off.block_reads(), off.open_blocks("blocks").expect("the file")),
         ];
         if let Some(file) = without_rings.open(&path).expect("the file") {

@@ -31,6 +31,11 @@ pub trait Disk: Send + Sync + Debug {
     fn open_blocks(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         self.open(name, false)
     }
+    /// Opens an existing file for whoever compares what the medium has with what was written: past the system's page cache where the
+    /// medium can, and what that has of the file stays there.
+    fn open_past_cache(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.open(name, false)
+    }
     /// Opens an existing file, which was preallocated, for the one who writes it upwards and syncs often.
     fn open_log(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         self.open(name, true)

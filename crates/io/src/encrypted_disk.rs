@@ -225,6 +225,21 @@ impl Disk for EncryptedDisk {
         self.wrap(name, self.inner.open_blocks(name)?, Growth::Over)
     }
 
+    fn open_past_cache(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        let file = self.inner.open_past_cache(name)?;
+        // What is remembered of a file hides damage of its header, and whoever opens it next has nothing else.
+        let is_encrypted = self.read(&*file)?.is_some();
+        if is_encrypted != self.known(name, &*file)?.is_some() {
+            return Err(Error::Corrupt {
+                file: file.name().to_owned(),
+                offset: 0,
+                expected: "the header of an encrypted file".into(),
+                found: "other bytes".into(),
+            });
+        }
+        self.wrap(name, file, Growth::Possible)
+    }
+
     fn open_log(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         self.wrap(name, self.inner.open_log(name)?, Growth::Possible)
     }

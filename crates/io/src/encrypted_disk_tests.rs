@@ -196,6 +196,12 @@ fn files_read_as_they_were_written_whatever_the_places_and_lengths() {
             }
         }
         file.sync_data().expect("a sync");
+        compare(
+            &*disk.open_past_cache(&name).expect("the file"),
+            &model,
+            &mut numbers,
+            "past the cache",
+        );
         let fresh = encrypted(place.path(), &keys);
         compare(
             &*fresh.open_blocks(&name).expect("the file"),
@@ -458,6 +464,28 @@ fn plain_and_encrypted_files_stand_side_by_side() {
         [8; 10],
         "the old file's key is not the new one's"
     );
+}
+
+#[test]
+fn damage_of_a_header_that_is_remembered_is_seen_past_the_cache() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let disk = encrypted(place.path(), &TestKeys::with(&[(1, 1, 9)]));
+    let file = disk.create("f", 0).expect("a new file");
+    file.write_at(SECRET, 0).expect("a write");
+    disk.open_past_cache("f").expect("a sound file");
+    let path = place.path().join("f");
+    let sound = std::fs::read(&path).expect("the file");
+    // Of the mark, and of what is behind it.
+    for at in [0, 20] {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&path, &damaged).expect("a write");
+        let refused = disk.open_past_cache("f").expect_err("SC1: a damaged header");
+        assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
+        assert!(refused.to_string().contains("/f'"), "{refused}");
+        disk.open("f", false)
+            .expect("what is remembered is enough to read it");
+    }
 }
 
 #[test]

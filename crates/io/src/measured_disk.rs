@@ -120,6 +120,10 @@ impl Disk for MeasuredDisk {
         self.open_file(name, false, || self.inner.open_blocks(name))
     }
 
+    fn open_past_cache(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.open_file(name, false, || self.inner.open_past_cache(name))
+    }
+
     fn open_log(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         self.open_file(name, false, || self.inner.open_log(name))
     }

@@ -207,6 +207,9 @@ impl Disk for Probe {
     fn open_blocks(&self, _: &str) -> Result<Arc<dyn DiskFile>> {
         Ok(self.opens("open_blocks"))
     }
+    fn open_past_cache(&self, _: &str) -> Result<Arc<dyn DiskFile>> {
+        Ok(self.opens("open_past_cache"))
+    }
     fn open_log(&self, _: &str) -> Result<Arc<dyn DiskFile>> {
         Ok(self.opens("open_log"))
     }
@@ -295,7 +298,12 @@ fn every_call_reaches_the_disk_behind_as_it_is_and_no_other() {
     let instruments: Arc<dyn Instruments> = Arc::clone(&recorder) as _;
     let disk = MeasuredDisk::new(Arc::new(probe), instruments, kind_of);
     let file = disk.create("a", 0).expect("a file");
-    for opened in [disk.open("a", true), disk.open_blocks("a"), disk.open_log("a")] {
+    for opened in [
+        disk.open("a", true),
+        disk.open_blocks("a"),
+        disk.open_past_cache("a"),
+        disk.open_log("a"),
+    ] {
         opened.expect("a file");
     }
     let read = AssertUnwindSafe(|| file.read_at(&mut [0; 4], 0));
@@ -317,8 +325,8 @@ fn every_call_reaches_the_disk_behind_as_it_is_and_no_other() {
     disk.lock("c").expect_err("planted");
     disk.sync_dir().expect("a sync");
     disk.remove("a").expect("a removal");
-    let expected = "create open open_blocks open_log read_at read_many write_at write_sectors_at sync_data \
-                    give_back rename lock sync_dir remove";
+    let expected = "create open open_blocks open_past_cache open_log read_at read_many write_at write_sectors_at \
+                    sync_data give_back rename lock sync_dir remove";
     assert_eq!(called.lock().join(" "), expected);
     let told = recorder.take();
     let failed: Vec<_> = told

@@ -121,6 +121,13 @@ impl Disk for OsDisk {
         }
     }
 
+    fn open_past_cache(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        match self.blocks.open_beside_cache(&self.path(name))? {
+            Some(file) => Ok(Arc::new(file)),
+            None => self.open(name, false),
+        }
+    }
+
     fn block_reads(&self) -> String {
         self.blocks.describe()
     }
@@ -387,6 +394,17 @@ pub(crate) fn at_offset(offset: u64, bytes: usize, source: &io::Error) -> io::Er
     io::Error::new(
         source.kind(),
         format!("{bytes} bytes at offset {offset}: {source}"),
+    )
+}
+
+/// True if the process or the machine lacks something for a while, descriptors or memory, and nothing is wrong with the medium.
+pub fn is_passing_want(error: &Error) -> bool {
+    let Error::Io { source, .. } = error else {
+        return false;
+    };
+    matches!(
+        source.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
     )
 }
 

@@ -246,6 +246,20 @@ impl BlobStore {
                 error
             }
         })?;
+        self.read_from(&*file, blob, out)?;
+        self.bytes_read.fetch_add(blob.stored_bytes(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The same, from this file of its segment.
+    pub fn read_from(&self, file: &dyn DiskFile, blob: &BlobRef, out: &mut Vec<u8>) -> Result<()> {
+        let (id, offset) = (blob.addr.segment(), blob.addr.offset());
+        let damaged = |expected: String, found: &str| Error::Corrupt {
+            file: self.store.name(SegmentClass::Blob, id),
+            offset,
+            expected,
+            found: found.to_owned(),
+        };
         let stored = stored_bytes(blob.len)?;
         if offset.saturating_add(stored) > file.len()? {
             return Err(damaged(
@@ -256,7 +270,6 @@ impl BlobStore {
         out.clear();
         out.resize(stored as usize, 0);
         file.read_at(out, offset)?;
-        self.bytes_read.fetch_add(stored, Ordering::Relaxed);
         unframe(out, blob.len as usize, frame_seed(id, offset)).map_err(|crc| {
             damaged(
                 format!("a frame of a value with checksum {crc:08x}"),
@@ -270,6 +283,25 @@ impl BlobStore {
             ));
         }
         Ok(())
+    }
+
+    /// A segment for whoever compares it with what was written: its file, with a sound header, and where the values end in it of which
+    /// each was written to its end.
+    pub fn open_written(&self, id: SegmentId) -> Result<(Arc<dyn DiskFile>, u64)> {
+        let end = {
+            let state = self.state.lock();
+            let mut starts = state.in_flight.iter().map(|start| Addr::from_raw(*start));
+            let first = starts.find(|start| start.segment() == id).map(Addr::offset);
+            let current = state.current.as_ref().filter(|current| current.id == id);
+            first.or(current.map(|current| current.end))
+        };
+        let file = self.store.open_past_cache(SegmentClass::Blob, id)?;
+        if self.store.header_in(SegmentClass::Blob, id, &*file)?.is_none() {
+            let expected = "the mark of a PBXT segment";
+            return Err(self.store.damaged(SegmentClass::Blob, id, 0, expected, "zeros"));
+        }
+        let bytes = file.len()?;
+        Ok((file, end.map_or(bytes, |end| end.min(bytes))))
     }
 
     /// Makes every value whose `append` has returned durable (rule D2). A failure is final: it is never made good by

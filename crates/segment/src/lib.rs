@@ -4,6 +4,7 @@
 //! Format: docs/format.md.
 
 mod blob;
+mod blob_walk;
 mod block_cache;
 mod block_press;
 mod block_shelf;
@@ -19,13 +20,16 @@ mod piece;
 mod piece_block;
 mod piece_section;
 mod piece_tail;
+mod piece_walk;
 mod piece_writer;
+mod sealed_walk;
 mod store;
 mod store_checkpoint;
 mod store_pieces;
 mod tries;
 
 pub use blob::{BlobRef, BlobStore, ValueHold};
+pub use blob_walk::{BlobStep, BlobWalk, Found};
 pub use block_cache::{BlockCache, BlockCacheStats, BlockKey, CachedBlock};
 pub use block_shelf::{BlockShelf, ShelfPlace};
 pub use footer::{FOOTER_BYTES, SegmentFooter};
@@ -37,6 +41,8 @@ pub use names::{SegmentClass, file_kind, segment_name};
 pub use piece::{PieceFile, StoredBlocks};
 pub use piece_block::Codec;
 pub use piece_section::Section;
+pub use piece_walk::{PieceDamage, PieceWalk};
 pub use piece_writer::PieceWriter;
+pub use sealed_walk::SealedWalk;
 pub use store::{OpenMode, SegmentStore, StartState};
 pub use tries::Tries;

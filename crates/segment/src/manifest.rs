@@ -268,6 +268,28 @@ impl Manifest {
         Ok(())
     }
 
+    /// Compares the file that counts with what was written to it. What the other one holds is older, or was being made when the power
+    /// failed: nobody needs it. Nothing is asked of a file that a failed write has left in doubt.
+    pub(crate) fn verify(&self) -> Result<u64> {
+        let writer = self.writer.lock();
+        if writer.failed.is_some() {
+            return Ok(0);
+        }
+        let file = self.disk.open_past_cache(name_of(writer.generation))?;
+        let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(0)];
+        file.read_at(&mut bytes, 0)?;
+        let found = decode(&bytes, file.name())?;
+        if (found.generation, found.end as u64) != (writer.generation, writer.end) {
+            return Err(Error::Corrupt {
+                file: file.name().to_owned(),
+                offset: found.end as u64,
+                expected: format!("records of generation {} up to {}", writer.generation, writer.end),
+                found: format!("some of generation {} up to {}", found.generation, found.end),
+            });
+        }
+        Ok(bytes.len() as u64)
+    }
+
     pub(crate) fn facts(&self) -> Facts {
         self.writer.lock().facts.clone()
     }

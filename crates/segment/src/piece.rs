@@ -7,12 +7,12 @@
 //! block when it is read. An open piece goes on working after its file was removed: a merge never waits for readers.
 //! Latches and I/O: no latch; one read a block, or one for many blocks that follow each other.
 
-use crate::hashing_file::hash_of;
 use crate::header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::names::SegmentClass;
 use crate::piece_block::{BlockPlace, decode};
 use crate::piece_section::{Section, decode_directory};
 use crate::piece_tail::{PieceTail, TAIL_BYTES};
+use crate::piece_walk::PieceWalk;
 use crate::store::SegmentStore;
 use pbxt_base::{Error, Result, SegmentId};
 use pbxt_io::{DiskFile, ReadRequest};
@@ -32,10 +32,10 @@ thread_local! {
 /// See the module.
 #[derive(Debug)]
 pub struct PieceFile {
-    file: Arc<dyn DiskFile>,
+    pub(crate) file: Arc<dyn DiskFile>,
     class: SegmentClass,
     id: SegmentId,
-    tail: PieceTail,
+    pub(crate) tail: PieceTail,
     sections: Box<[Section]>,
 }
 
@@ -48,6 +48,11 @@ impl PieceFile {
     /// Opens a file that `PieceWriter::finish_unsynced` made.
     pub fn open_unsynced(store: &SegmentStore, class: SegmentClass, id: SegmentId) -> Result<Arc<Self>> {
         Self::open_file(store, class, id, store.open_unsynced_piece(class, id)?)
+    }
+
+    /// Opens a finished file for whoever compares it with what was written.
+    pub fn open_past_cache(store: &SegmentStore, class: SegmentClass, id: SegmentId) -> Result<Arc<Self>> {
+        Self::open_file(store, class, id, store.open_past_cache(class, id)?)
     }
 
     fn open_file(
@@ -185,31 +190,21 @@ impl PieceFile {
         Ok(found)
     }
 
-    /// Reads everything and compares it with every checksum and the hash of the file.
-    pub fn verify(&self) -> Result<()> {
-        let mut out = Vec::new();
-        for (number, section) in self.sections.iter().enumerate() {
-            let mut raw_bytes = 0;
-            for block in 0..section.block_count() {
-                self.read_block(number as u32, block, &mut out)?;
-                raw_bytes += out.len() as u64;
-            }
-            if raw_bytes != section.raw_bytes {
-                return Err(self.place(section.begin).damaged(
-                    format!("a section of {} bytes", section.raw_bytes),
-                    format!("{raw_bytes} bytes"),
-                ));
+    /// Reads everything and compares it with every checksum and the hash of the file; the error is the first thing that is wrong.
+    pub fn verify(self: &Arc<Self>) -> Result<()> {
+        let mut walk = PieceWalk::new(Arc::clone(self));
+        let mut first = Ok(());
+        while first.is_ok() {
+            let read = walk.step(READ_BYTES, &mut |damage| {
+                if first.is_ok() {
+                    first = Err(damage.error);
+                }
+            });
+            if read.is_none() {
+                break;
             }
         }
-        let hash = hash_of(
-            &*self.file,
-            self.tail.directory_at + u64::from(self.tail.directory_bytes),
-        )?;
-        if hash != self.tail.hash {
-            let expected = format!("content hash {:016x}", self.tail.hash);
-            return Err(self.place(0).damaged(expected, format!("{hash:016x}")));
-        }
-        Ok(())
+        first
     }
 
     /// Bytes of the file that hold `count` blocks.
@@ -224,7 +219,7 @@ impl PieceFile {
         Ok(found.block_offset(from)..found.block_offset(from + count))
     }
 
-    fn place(&self, offset: u64) -> BlockPlace<'_> {
+    pub(crate) fn place(&self, offset: u64) -> BlockPlace<'_> {
         BlockPlace {
             file: self.file.name(),
             class: self.class,

@@ -21,6 +21,7 @@ use crate::manifest_file::Facts;
 use crate::manifest_record::{ManifestRecord, SealedSegment};
 use crate::names::{SegmentClass, parse_segment_name, segment_name};
 use crate::piece::is_missing;
+use crate::sealed_walk::SealedWalk;
 use crate::store_pieces::PieceIds;
 use parking_lot::{Mutex, RwLock};
 use pbxt_base::{Error, Lsn, Result, SegmentId, invariant, stop_point};
@@ -31,6 +32,8 @@ use std::sync::Arc;
 const LOCK_NAME: &str = "pbxt.lock";
 /// Open files kept at most, besides those in use: a database may have more segments than a process may have files.
 const OPEN_FILES_MAX: usize = 256;
+/// Bytes of a sealed segment that are read at once.
+const VERIFIED_AT_ONCE: usize = 1 << 20;
 
 /// How to open.
 #[derive(Clone, Copy, Debug)]
@@ -236,6 +239,31 @@ impl SegmentStore {
         Ok(ids)
     }
 
+    /// Segments that the manifest vouches for and of which nothing is changed: sealed ones of the log, and those of values.
+    pub fn vouched_for(&self) -> Vec<(SegmentClass, SegmentId)> {
+        let facts = self.manifest.facts();
+        let of_values = facts
+            .begun
+            .iter()
+            .filter(|(class, _)| *class == SegmentClass::Blob);
+        facts.sealed.keys().chain(of_values).copied().collect()
+    }
+
+    /// True if the segment has a file.
+    pub fn exists(&self, class: SegmentClass, id: SegmentId) -> Result<bool> {
+        self.disk.exists(&segment_name(class, id))
+    }
+
+    /// A segment file for whoever compares it with what was written; it is not kept open here.
+    pub fn open_past_cache(&self, class: SegmentClass, id: SegmentId) -> Result<Arc<dyn DiskFile>> {
+        self.disk.open_past_cache(&segment_name(class, id))
+    }
+
+    /// Compares the manifest file that counts with what was written to it; the bytes that were read. Nothing is appended meanwhile.
+    pub fn verify_manifest(&self) -> Result<u64> {
+        self.manifest.verify()
+    }
+
     /// The manifest's word on a sealed segment.
     pub fn sealed(&self, class: SegmentClass, id: SegmentId) -> Option<SealedSegment> {
         self.manifest.sealed(class, id)
@@ -371,7 +399,16 @@ impl SegmentStore {
 
     /// The header of a segment; `None` if it was prepared and never begun. Refuses a header of another database.
     pub fn header(&self, class: SegmentClass, id: SegmentId) -> Result<Option<SegmentHeader>> {
-        let file = self.file(class, id)?;
+        self.header_in(class, id, &*self.file(class, id)?)
+    }
+
+    /// The same, from this file of the segment.
+    pub(crate) fn header_in(
+        &self,
+        class: SegmentClass,
+        id: SegmentId,
+        file: &dyn DiskFile,
+    ) -> Result<Option<SegmentHeader>> {
         let mut bytes = vec![0; SEGMENT_HEADER_BYTES];
         if file.len()? < SEGMENT_HEADER_BYTES as u64 {
             return Err(self.damaged(class, id, 0, "a segment header", "a shorter file"));
@@ -432,25 +469,27 @@ impl SegmentStore {
 
     /// Compares a sealed segment with its hash in the manifest. Reads all of it.
     pub fn verify_sealed(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
-        let Some(sealed) = self.sealed(class, id) else {
+        if self.sealed(class, id).is_none() {
+            return Ok(());
+        }
+        let Some(mut walk) = self.sealed_walk(class, id, self.file(class, id)?)? else {
             return Ok(());
         };
-        let file = self.file(class, id)?;
-        let footer_at = file.len()?.saturating_sub(FOOTER_BYTES as u64);
-        let mut bytes = vec![0; FOOTER_BYTES];
-        file.read_at(&mut bytes, footer_at)?;
-        let footer = SegmentFooter::decode(&bytes, file.name(), footer_at)?;
-        let hash = hash_of(&*file, footer_at)?;
-        if (footer.id, footer.end) != (sealed.id, sealed.end) {
-            let expected = format!("the footer of a segment that ends at {}", sealed.end);
-            let found = format!("that of segment {}, which ends at {}", footer.id, footer.end);
-            return Err(self.damaged(class, id, footer_at, &expected, &found));
-        }
-        if hash != sealed.hash || footer.hash != sealed.hash {
-            let expected = format!("content hash {:016x}", sealed.hash);
-            return Err(self.damaged(class, id, 0, &expected, &format!("{hash:016x}")));
-        }
+        while walk.step(VERIFIED_AT_ONCE)?.is_some() {}
         Ok(())
+    }
+
+    /// The same, some of it at a time and from this file of the segment; none if the manifest has no word that it is sealed.
+    pub fn sealed_walk(
+        &self,
+        class: SegmentClass,
+        id: SegmentId,
+        file: Arc<dyn DiskFile>,
+    ) -> Result<Option<SealedWalk>> {
+        let sealed = self.sealed(class, id);
+        sealed
+            .map(|sealed| SealedWalk::new(file, self.name(class, id), sealed))
+            .transpose()
     }
 
     /// An existing segment file; kept open.

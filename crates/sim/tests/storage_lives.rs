@@ -20,6 +20,7 @@ fn storage_lives_agree_with_the_model() {
         && all.old_reads > 250
         && all.restarts > 300
         && all.broken > 0
+        && all.scrubs > 300
         && all.homed > 3000
         && all.merged > 0
         && all.noticed > 300;

@@ -9,9 +9,10 @@
 
 use crate::storage::deeds::Deed;
 use crate::storage::model::{Changes, Fault, Faults, Rows, State, View, Xid};
+use crate::storage::scrub::Told;
 use crate::storage::shape::Shape;
 use crate::storage::user::{Opened, User};
-use pbxt::{Database, Error, FlushAtCommit, IndexBuild, Isolation, Options, Simulation};
+use pbxt::{Database, Error, FlushAtCommit, IndexBuild, Isolation, Options, Simulation, WaitObserver};
 use pbxt_base::{Error as StorageError, Lsn, TableId};
 use pbxt_segment::Geometry;
 use pbxt_testkit::{Rng, SimClock, SimDisk};
@@ -72,6 +73,8 @@ pub struct Done {
     pub homed: u64,
     /// See above.
     pub merged: u64,
+    /// Passes of the scrubber over all files.
+    pub scrubs: u64,
     /// Disk failures that ended an opening of the database.
     pub broken: u64,
     /// Hash of everything that was written.
@@ -94,6 +97,7 @@ impl Done {
         self.noticed += other.noticed;
         self.homed += other.homed;
         self.merged += other.merged;
+        self.scrubs += other.scrubs;
         self.broken += other.broken;
         self.footprint ^= other.footprint;
     }
@@ -144,6 +148,8 @@ pub(super) struct Life {
     /// The oldest state that the next opening may find.
     oldest: usize,
     pub trouble: Trouble,
+    /// By the scrubber of the database that is open.
+    pub told: Arc<Told>,
     pub done: Done,
     pub next_xid: u64,
     pub next_label: u32,
@@ -175,6 +181,7 @@ impl Life {
             written: 0,
             oldest: 0,
             trouble: Trouble::default(),
+            told: Arc::default(),
             done: Done {
                 lives: 1,
                 ..Done::default()
@@ -194,6 +201,7 @@ impl Life {
             cache_bytes: 2 << 20,
             background: false,
             simulation: Some(Simulation { clock, uuid: 0x5eed }),
+            observer: Some(Arc::clone(&self.told) as Arc<dyn WaitObserver>),
             ..Options::default()
         }
     }

@@ -340,7 +340,8 @@ impl Life {
             faults: &faults,
             may_wait: false,
         };
-        self.judge("background work", done, deed).map(|_| ())
+        self.judge("background work", done, deed)?;
+        self.scrub()
     }
 
     /// Background work until there is none, with nobody about, and the accounts of what is on disk afterwards.

@@ -4,7 +4,7 @@
 //! Why it exists: the other nets take one part each, so that a failure is near its cause; what goes wrong only where parts meet, on disk,
 //! is met here. Nothing but the seed decides what happens: time, identity and the order of all work are given.
 //! How: `play` has the stretches of a life, `deeds` and `schema` what sessions do, `looks` what is compared, `damage` what happens to
-//! files, `model` what should be. Rules: SM1 to SM8 of docs/testing.md.
+//! files, `scrub` what is told of that, `model` what should be. Rules: SM1 to SM9 of docs/testing.md.
 
 mod damage;
 mod deeds;
@@ -14,6 +14,7 @@ mod model;
 mod play;
 mod rows;
 mod schema;
+mod scrub;
 mod shape;
 mod user;
 

@@ -2,7 +2,7 @@
 //!
 //! Why it exists: what one part of the engine leaves behind, another one finds; so DDL, loads, constraints, votes, snapshots and
 //! background work happen together, and the power fails in the midst of them.
-//! Rules: SM1 to SM8 of docs/testing.md.
+//! Rules: SM1 to SM9 of docs/testing.md.
 
 use crate::storage::life::{Done, Life, Step, Stop, Trouble};
 use pbxt_testkit::Fault;

@@ -8,14 +8,15 @@
 //! then that is said. What does not verify is told of and stepped over to the next
 //! value that proves itself; whether a row names it nobody can say from here, but for what the newest checkpoint knows to be dead: that is
 //! passed over, as its room may have been given back (rule S50).
-//! Latches and I/O: none; reads of 1 MiB in order.
+//! Latches and I/O: none; reads of 1 MiB in order. A step is one frame, or one of the others.
 
+use crate::header::SEGMENT_HEADER_BYTES;
 use pbxt_base::checksum::{RunningHash, crc32c};
 use pbxt_base::codec::get_u32;
 use pbxt_base::{Result, SegmentId};
 use pbxt_io::DiskFile;
-use pbxt_segment::SEGMENT_HEADER_BYTES;
 use std::ops::Range;
+use std::sync::Arc;
 
 const FRAME_BYTES_MAX: u64 = 256 << 10;
 const HEAD_BYTES: u64 = 8;
@@ -24,31 +25,60 @@ const WINDOW_BYTES: u64 = 1 << 20;
 
 /// What stands somewhere in the body.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub enum Found {
     /// A value whose frames all verify.
     Value {
+        /// Where it begins.
         offset: u64,
+        /// Its bytes, without frames.
         bytes: u64,
+        /// Its frames.
         frames: u64,
+        /// XXH3 of the value.
         hash: u64,
         /// False if it may be several values that follow each other.
         is_one: bool,
     },
     /// Values that no row names any more, as the newest checkpoint has it: parts of them may be holes (rule S50).
-    Dead { offset: u64, bytes: u64 },
+    Dead {
+        /// Where the range begins.
+        offset: u64,
+        /// Its bytes.
+        bytes: u64,
+    },
     /// Zeros: set aside and never written.
-    Hole { offset: u64, bytes: u64 },
+    Hole {
+        /// Where they begin.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+    },
     /// Neither.
     Damaged {
+        /// Where it begins.
         offset: u64,
+        /// How much was stepped over.
         bytes: u64,
         /// The value it belongs to, if that is known.
         value: Option<u64>,
     },
 }
 
+/// What a step came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum BlobStep {
+    /// A frame of a value that may have more.
+    Frame,
+    /// Something whole.
+    Found(Found),
+    /// The end.
+    End,
+}
+
 /// A value whose frames are being read.
+#[derive(Debug)]
 struct Value {
+    offset: u64,
     bytes: u64,
     frames: u64,
     is_one: bool,
@@ -56,9 +86,19 @@ struct Value {
 }
 
 impl Value {
-    fn found(self, offset: u64) -> Found {
-        Found::Value {
+    fn at(offset: u64) -> Self {
+        Self {
             offset,
+            bytes: 0,
+            frames: 0,
+            is_one: true,
+            hash: RunningHash::new(),
+        }
+    }
+
+    fn found(self) -> Found {
+        Found::Value {
+            offset: self.offset,
             bytes: self.bytes,
             frames: self.frames,
             hash: self.hash.finish(),
@@ -68,49 +108,87 @@ impl Value {
 }
 
 /// See the module.
-pub(crate) struct BlobWalk<'f> {
-    file: &'f dyn DiskFile,
+#[derive(Debug)]
+pub struct BlobWalk {
+    file: Arc<dyn DiskFile>,
     segment: SegmentId,
     end: u64,
     /// Dead ranges, rising.
-    dead: &'f [Range<u64>],
+    dead: Vec<Range<u64>>,
     at: u64,
+    /// The value at hand.
+    open: Option<Value>,
     window: Vec<u8>,
     window_at: u64,
 }
 
-impl<'f> BlobWalk<'f> {
-    /// Begins behind the header of a blob segment; passes over the dead ranges.
-    pub(crate) fn new(file: &'f dyn DiskFile, segment: SegmentId, dead: &'f [Range<u64>]) -> Result<Self> {
-        Ok(Self {
-            dead,
+impl BlobWalk {
+    /// Begins behind the header of a blob segment and goes to the end of the file; passes over the dead ranges.
+    pub fn new(file: Arc<dyn DiskFile>, segment: SegmentId, dead: Vec<Range<u64>>) -> Result<Self> {
+        let end = file.len()?;
+        Ok(Self::up_to(file, segment, dead, end))
+    }
+
+    /// The same, up to a place where a value ends.
+    pub fn up_to(file: Arc<dyn DiskFile>, segment: SegmentId, dead: Vec<Range<u64>>, end: u64) -> Self {
+        Self {
             file,
             segment,
-            end: file.len()?,
+            end,
+            dead,
             at: SEGMENT_HEADER_BYTES as u64,
+            open: None,
             window: Vec::new(),
             window_at: 0,
-        })
+        }
+    }
+
+    /// Where the next step begins.
+    pub fn position(&self) -> u64 {
+        self.at
+    }
+
+    /// Goes on about so many bytes behind the place of a step that failed. What was passed over.
+    pub fn pass_over(&mut self, bytes: u64) -> Range<u64> {
+        let begin = self.at;
+        self.open = None;
+        self.at = (begin + bytes).next_multiple_of(ALIGN).min(self.end);
+        self.window.clear();
+        begin..self.at
     }
 
     /// What comes next; `None` at the end of the file.
-    pub(crate) fn next_found(&mut self) -> Result<Option<Found>> {
+    pub fn next_found(&mut self) -> Result<Option<Found>> {
+        loop {
+            match self.step()? {
+                BlobStep::Frame => {}
+                BlobStep::Found(found) => return Ok(Some(found)),
+                BlobStep::End => return Ok(None),
+            }
+        }
+    }
+
+    /// Goes one frame on, or over what is no value.
+    pub fn step(&mut self) -> Result<BlobStep> {
+        if let Some(value) = self.open.take() {
+            return self.value(value);
+        }
         if self.at >= self.end {
-            return Ok(None);
+            return Ok(BlobStep::End);
         }
         let offset = self.at;
         if let Some(end) = self.dead_until(offset) {
             self.at = end.min(self.end);
             let bytes = self.at - offset;
-            return Ok(Some(Found::Dead { offset, bytes }));
+            return Ok(BlobStep::Found(Found::Dead { offset, bytes }));
         }
         if self.is_zero(offset)? {
-            return self.hole(offset).map(Some);
+            return self.hole(offset).map(BlobStep::Found);
         }
         if self.frame(offset, offset)?.is_some() {
-            return self.value(offset).map(Some);
+            return self.value(Value::at(offset));
         }
-        self.damage(offset, None).map(Some)
+        self.damage(offset, None).map(BlobStep::Found)
     }
 
     /// End of the dead range that begins at `at`, or has it inside.
@@ -128,14 +206,10 @@ impl<'f> BlobWalk<'f> {
         Ok(Found::Hole { offset, bytes })
     }
 
-    fn value(&mut self, offset: u64) -> Result<Found> {
-        let mut value = Value {
-            bytes: 0,
-            frames: 0,
-            is_one: true,
-            hash: RunningHash::new(),
-        };
-        while let Some(length) = self.frame(self.at, offset)? {
+    /// The next frame of a value, or its end.
+    fn value(&mut self, mut value: Value) -> Result<BlobStep> {
+        let offset = value.offset;
+        if let Some(length) = self.frame(self.at, offset)? {
             value.is_one &= value.frames == 0 || self.frame(self.at, self.at)?.is_none();
             let body = self.bytes(self.at + HEAD_BYTES, length)?;
             value.hash.update(body.unwrap_or_default());
@@ -143,14 +217,16 @@ impl<'f> BlobWalk<'f> {
             value.frames += 1;
             self.at += stride(length);
             if length < FRAME_BYTES_MAX || self.dead_until(self.at).is_some() {
-                return Ok(value.found(offset));
+                return Ok(BlobStep::Found(value.found()));
             }
+            self.open = Some(value);
+            return Ok(BlobStep::Frame);
         }
         // A full frame may be the last one; another one that is neither of this value nor of the next one is damage.
         if self.at < self.end && !self.is_zero(self.at)? && self.frame(self.at, self.at)?.is_none() {
-            return self.damage(self.at, Some(offset));
+            return self.damage(self.at, Some(offset)).map(BlobStep::Found);
         }
-        Ok(value.found(offset))
+        Ok(BlobStep::Found(value.found()))
     }
 
     /// Steps to the next place where something proves itself.
@@ -227,7 +303,10 @@ impl<'f> BlobWalk<'f> {
             let bytes = (self.end - at).min(WINDOW_BYTES.max(count));
             self.window.resize(bytes as usize, 0);
             self.window_at = at;
-            self.file.read_at(&mut self.window, at)?;
+            if let Err(error) = self.file.read_at(&mut self.window, at) {
+                self.window.clear();
+                return Err(error);
+            }
         }
         let begin = (at - self.window_at) as usize;
         Ok(self.window.get(begin..begin + count as usize))

@@ -1,0 +1,155 @@
+//! The scrubber beside threads that write, move, drop and checkpoint, and over encrypted files: rules SC1, SC4 and SC5 of docs/storage.md.
+
+#[path = "common/scrubbed.rs"]
+mod scrubbed;
+
+use pbxt::{Database, Options};
+use pbxt_io::{EncryptedDisk, KeySource, SecretKey};
+use pbxt_sim::client::Client;
+use pbxt_sim::table::{PlayRow, PlayTable};
+use pbxt_testkit::SimDisk;
+use scrubbed::{Scrubbed, Told, fill, options, row};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Passes beside writers.
+const PASSES: u64 = 12;
+
+/// Inserts, changes and deletes rows of a table of its own, which it makes anew now and then.
+fn write(db: &Arc<Database>, number: u32, is_over: &AtomicBool) {
+    let name = format!("w{number}");
+    let mut client = Client::new(db, number as usize + 10);
+    let mut next = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        let table = PlayTable::create(db, &name).expect("a new table");
+        for _ in 0..12 {
+            let rows: Vec<_> = (next..next + 40)
+                .map(|id| client.insert(&table, &row(id)).expect("inserted"))
+                .collect();
+            next += 40;
+            for (at, row) in rows.into_iter().enumerate() {
+                if at % 3 == 0 {
+                    client.delete(&table, row).expect("deleted");
+                } else if at % 3 == 1 {
+                    let change = |old: &PlayRow| PlayRow {
+                        group: Some(9),
+                        ..old.clone()
+                    };
+                    client.update(&table, row, change).expect("changed");
+                }
+            }
+            if next % 240 == 0 {
+                client.session.rollback().expect("rolled back");
+            } else {
+                client.session.commit().expect("committed");
+            }
+        }
+        drop(table);
+        db.drop_table(None, &name).expect("dropped");
+    }
+}
+
+#[test]
+fn a_sound_database_is_sound_beside_writers_merges_checkpoints_and_drops() {
+    let (disk, told) = (SimDisk::new(), Arc::<Told>::default());
+    let db = Database::open(Arc::new(disk), &options(&told, None)).expect("the database opens");
+    fill(&db);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..2 {
+            let (db, is_over) = (&db, &is_over);
+            scope.spawn(move || write(db, number, is_over));
+        }
+        let (upkeep, is_over_there) = (&db, &is_over);
+        scope.spawn(move || {
+            while !is_over_there.load(Ordering::Relaxed) {
+                upkeep.housekeeping_step();
+                for _ in 0..4 {
+                    upkeep.upkeep_step(true).expect("worked");
+                }
+                upkeep.checkpoint_step().expect("a checkpoint");
+            }
+        });
+        while db.scrub_status().passes < PASSES {
+            if !db.scrub_status().is_running {
+                db.scrub_now(true);
+            }
+            db.scrub_step();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(told.take(), Vec::<String>::new(), "SC4, SC5");
+    assert_eq!(db.scrub_status().damage_found, 0);
+    assert!(db.maintenance_status().checkpoints > 4, "files came and went");
+}
+
+#[test]
+fn the_thread_scrubs_when_told_and_ends_with_the_database() {
+    let told = Arc::<Told>::default();
+    let options = Options {
+        background: true,
+        ..options(&told, None)
+    };
+    let db = Database::open(Arc::new(SimDisk::new()), &options).expect("the database opens");
+    fill(&db);
+    db.set_scrub_hours(0);
+    db.scrub_now(true);
+    let began = Instant::now();
+    while db.scrub_status().passes == 0 {
+        assert!(
+            began.elapsed() < Duration::from_mins(1),
+            "{:?}",
+            db.scrub_status()
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    db.scrub_now(true);
+    let began = Instant::now();
+    db.close().expect("closed");
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "SC7: {:?}",
+        began.elapsed()
+    );
+    assert_eq!(told.take(), Vec::<String>::new());
+}
+
+/// One key.
+#[derive(Debug)]
+struct Key;
+
+impl KeySource for Key {
+    fn latest_version(&self, key_id: u32) -> Option<u32> {
+        (key_id == 1).then_some(1)
+    }
+
+    fn key(&self, key_id: u32, version: u32) -> Option<SecretKey> {
+        ((key_id, version) == (1, 1)).then(|| SecretKey::new(vec![9; 32]))
+    }
+
+    fn remedy(&self) -> String {
+        "ask the test for it".into()
+    }
+}
+
+#[test]
+fn damage_of_encrypted_files_is_found_behind_and_in_their_headers() {
+    let medium = SimDisk::new();
+    let disk = EncryptedDisk::new(Arc::new(medium.clone()), Arc::new(Key), Some(1)).expect("a key");
+    let bench = Scrubbed::on(medium, Arc::new(disk));
+    fill(&bench.db);
+    assert_eq!(bench.pass(), Vec::<String>::new());
+    for beginning in ["cold-", "meta-", "blob-"] {
+        let file = bench.files(beginning)[0].clone();
+        // The header of the encryption: what is remembered of it does not hide it.
+        for offset in [2, 30] {
+            bench.finds_flip(&file, offset);
+        }
+    }
+    // Behind it and the header of the segment; short blocks of small indexes share a block of the cipher.
+    for beginning in ["cold-", "blob-"] {
+        let file = bench.files(beginning)[0].clone();
+        bench.finds_flip(&file, 4096 + 4096 + 70);
+    }
+}
