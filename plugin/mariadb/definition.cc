@@ -258,6 +258,7 @@ void Definition::build(const TABLE* table, const char* name) noexcept {
   if (share->option_struct) {
     def.conflict_mode = static_cast<pbxt_conflict_mode>(share->option_struct->conflict_mode);
     def.compression = static_cast<uint8_t>(share->option_struct->compression);
+    def.encrypted = asks_for_encryption(share->option_struct);
   }
   def.temporary = share->tmp_table != NO_TMP_TABLE;
 }

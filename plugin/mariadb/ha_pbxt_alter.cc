@@ -131,6 +131,7 @@ bool ha_pbxt::check_if_incompatible_data(HA_CREATE_INFO* create_info, uint chang
   const ha_table_option_struct *mine = table->s->option_struct, *other = create_info->option_struct;
   bool same_mode = (mine ? mine->conflict_mode : 0) == (other ? other->conflict_mode : 0);
   same_mode = same_mode && (mine ? mine->compression : 0) == (other ? other->compression : 0);
+  same_mode = same_mode && asks_for_encryption(mine) == asks_for_encryption(other);
   return same_mode ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
 }
 

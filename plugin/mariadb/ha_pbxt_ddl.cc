@@ -44,8 +44,9 @@ void report_progress(void* context, uint64_t done, uint64_t total) {
 int ha_pbxt::create(const char* name, TABLE* form, HA_CREATE_INFO* create_info) {
   THD* thd = ha_thd();
   warn_about_ignored_options(thd, create_info);
-  const ha_table_option_struct* options = create_info->option_struct;
-  if (const char* why = refuse_encryption(options ? options : form->s->option_struct)) {
+  const ha_table_option_struct* options =
+      create_info->option_struct ? create_info->option_struct : form->s->option_struct;
+  if (const char* why = refuse_encryption(options)) {
     my_printf_error(ER_ILLEGAL_HA_CREATE_OPTION, "%s", MYF(0), why);
     return HA_WRONG_CREATE_OPTION;
   }
@@ -53,6 +54,7 @@ int ha_pbxt::create(const char* name, TABLE* form, HA_CREATE_INFO* create_info) 
   definition.build(form, name);
   definition.def.auto_increment = create_info->auto_increment_value;
   definition.def.temporary = create_info->tmp_table();
+  definition.def.encrypted = asks_for_encryption(options);  // a partition may have its own
   definition.describe_columns(form);
   definition.keep_image(form);
   TableForeignKeys foreign_keys;

@@ -31,14 +31,18 @@ const pbxt_keys* keys() {
   return &table;
 }
 
-/* Rule EN15: files have rows of many tables, so a table is encrypted if files are. */
+bool asks_for_encryption(const ha_table_option_struct* options) {
+  return options && options->encrypted == 1;
+}
+
+/* Rule EN15. */
 const char* refuse_encryption(const ha_table_option_struct* options) {
-  bool is_on = settings_at_start().encryption_key != 0;
-  uint wanted = options ? options->encrypted : 0;
-  if (wanted == 1 && !is_on)
-    return "PBXT encrypts the files of all tables or of none: ENCRYPTED=YES contradicts pbxt_encrypt=OFF";
-  if (wanted == 2 && is_on)
-    return "PBXT encrypts the files of all tables or of none: ENCRYPTED=NO contradicts pbxt_encrypt=ON";
+  Settings settings = settings_at_start();
+  if (settings.encrypts_all && options && options->encrypted == 2)
+    return "PBXT encrypts all tables while pbxt_encrypt is ON: ENCRYPTED=NO contradicts it";
+  if (asks_for_encryption(options) && latest_version(settings.encryption_key) == PBXT_NO_KEY_VERSION)
+    return "PBXT has no key to encrypt the table with: load a key management plugin that has the key of "
+           "pbxt_encryption_key_id (plugin_load_add)";
   return nullptr;
 }
 

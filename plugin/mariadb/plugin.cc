@@ -67,6 +67,7 @@ bool open_database() noexcept {
   options.instruments = instruments();
   options.keys = keys();
   options.encryption_key = settings.encryption_key;
+  options.encrypt_all = settings.encrypts_all;
   if (pbxt_open(&options, host_callbacks(), &db) == PBXT_OK) {
     apply_settings();
     return true;

@@ -50,7 +50,8 @@ struct Settings {
   const char* data_dir;
   uint64_t cache_bytes;
   uint8_t direct_io;
-  uint32_t encryption_key; /* 0: new files are not encrypted */
+  uint32_t encryption_key; /* of new files that are encrypted */
+  bool encrypts_all;
   bool restore_definitions;
 };
 Settings settings_at_start();
@@ -86,6 +87,7 @@ const pbxt_host* host_callbacks();
 
 /* keys.cc */
 const pbxt_keys* keys();
+bool asks_for_encryption(const ha_table_option_struct* options);
 const char* refuse_encryption(const ha_table_option_struct* options); /* null, or why they cannot be */
 
 /* instruments.cc */

@@ -39,8 +39,9 @@ MYSQL_SYSVAR_ENUM(
     NULL, NULL, 1, &direct_io_typelib);
 MYSQL_SYSVAR_BOOL(
     encrypt, encrypt_files, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
-    "Encrypt new files of PBXT, with a key of the server's key management plugin. Files that are "
-    "there stay as they are until they are replaced",
+    "Encrypt all new files of PBXT, with a key of the server's key management plugin. Files that are "
+    "there stay as they are until they are replaced. OFF: they are encrypted while a table is there "
+    "that has ENCRYPTED=YES",
     NULL, NULL, FALSE);
 MYSQL_SYSVAR_UINT(encryption_key_id, encryption_key_id, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                   "Number of the key that new files are encrypted with, in its newest version", NULL, NULL, 1,
@@ -183,8 +184,8 @@ struct st_mysql_sys_var* system_variables[] = {MYSQL_SYSVAR(data_dir),
 #undef PBXT_LIST_OLD
 
 Settings settings_at_start() {
-  return Settings{data_dir, cache_size, static_cast<uint8_t>(direct_io),
-                  encrypt_files ? encryption_key_id : 0, static_cast<bool>(restore_definitions)};
+  return Settings{data_dir,           cache_size,         static_cast<uint8_t>(direct_io),
+                  encryption_key_id, encrypt_files != 0, static_cast<bool>(restore_definitions)};
 }
 
 void warn_about_old_settings() {

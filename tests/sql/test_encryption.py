@@ -1,86 +1,13 @@
-"""Encrypted files of the engine with the server's own key management: rules EN1 to EN15 of docs/encryption.md.
-
-Keys come from the server's plugin file_key_management. It is named after PBXT on purpose: the server starts key management first,
-whatever the order.
-"""
+"""Encrypted files of the engine with the server's own key management: rules EN1 to EN15 of docs/encryption.md."""
 
 import random
 
 import pytest
 import transfers
-from common import Problem
+from encryption_tools import KEY, OTHER_KEY, SECRET, TABLE, Keys, check, content, open_session, plant, refused, told_in
 from sql_tools import Session, wait_for
 
 pytestmark = pytest.mark.pbxt_only
-
-SECRET = "Kq7zWv4NeverOnDisk"
-TABLE = "payroll_of_nobody"
-COLUMN = "salary_of_nobody"
-KEY = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-OTHER_KEY = "ff" * 32
-
-
-class Keys:
-    """The settings that give a server keys, with and without encryption of new files."""
-
-    def __init__(self, server):
-        self.server = server
-
-    def given(self, *keys):
-        """Arguments for a server with key 1, 2, ... as they stand here."""
-        self.server.home.mkdir(parents=True, exist_ok=True)
-        path = self.server.home / "keys.txt"
-        path.write_text("".join(f"{number};{key}\n" for number, key in enumerate(keys, 1)), encoding="ascii")
-        return ["--plugin-load-add=file_key_management", f"--file-key-management-filename={path}"]
-
-    def on(self, *keys, key_id=1):
-        """The same, and new files are encrypted."""
-        return [*self.given(*keys), "--pbxt-encrypt=ON", f"--pbxt-encryption-key-id={key_id}"]
-
-
-def open_session(server):
-    session = Session(server, None, "PBXT")
-    session.ok("CREATE DATABASE IF NOT EXISTS d CHARACTER SET utf8mb4")
-    session.ok("USE d")
-    return session
-
-
-def plant(session):
-    """A table with the secret in rows, keys and large values."""
-    session.ok(f"CREATE TABLE {TABLE} (n BIGINT PRIMARY KEY, {COLUMN} VARCHAR(60), b LONGBLOB, KEY ({COLUMN})) ENGINE=PBXT")
-    session.ok(f"INSERT INTO {TABLE} SELECT seq, CONCAT('{SECRET}', seq), IF(seq % 100, NULL, REPEAT('{SECRET}', 2000)) FROM seq_1_to_2000")
-
-
-def content(session):
-    return session.rows(f"SELECT COUNT(*), SUM(CRC32({COLUMN})), SUM(CRC32(b)), SUM(LENGTH(b)) FROM {TABLE}")
-
-
-def check(session):
-    assert session.rows(f"CHECK TABLE {TABLE} EXTENDED")[-1][3] == "OK"
-
-
-def told_in(folder, words=(SECRET, TABLE, COLUMN)):
-    """Which files have a word in plain."""
-    found = []
-    for path in sorted(folder.iterdir()):
-        text = path.read_bytes()
-        found += [f"{path.name} has {word}" for word in words if word.encode() in text]
-    return found
-
-
-def refused(server, arguments, serves=True):
-    """Starts a server whose engine must refuse; what the error log says of it. Without the engine the server serves, unless it crashed
-    before: then it wants all engines back that may have promised something."""
-    mark = server.log_size()
-    with pytest.raises(Problem, match="refused the plugin" if serves else None):
-        server.start(*arguments)
-    if serves:
-        server.connect().close()
-    server.stop()
-    lines = [line for line in server.log_text(mark).splitlines() if "PBXT: cannot open the database" in line]
-    assert len(lines) == 1, server.log_text(mark)[-2000:]
-    assert KEY[:16] not in server.log_text(mark) and OTHER_KEY[:16] not in server.log_text(mark), "EN13"
-    return lines[0]
 
 
 @pytest.mark.parametrize("is_on", [True, False])
@@ -197,27 +124,38 @@ def test_kills_lose_nothing_of_an_encrypted_database(own_server, request):
         assert not complaints, f"round {number}, --random-seed {seed}:\n" + "\n".join(complaints)
 
 
-def test_the_table_option_must_say_what_the_setting_says(own_server):
+def test_what_the_table_option_may_say(own_server):
     server = own_server(start=False)
     keys = Keys(server)
-    for arguments, right, wrong in ((keys.given(KEY), "NO", "YES"), (keys.on(KEY), "YES", "NO")):
-        server.start(*arguments)
-        session = open_session(server)
-        text = session.fails(f"CREATE TABLE x (n INT) ENGINE=PBXT ENCRYPTED={wrong}", 1478)
-        assert f"PBXT encrypts the files of all tables or of none: ENCRYPTED={wrong} contradicts pbxt_encrypt=" in text, text
-        session.ok(f"CREATE TABLE x (n INT) ENGINE=PBXT ENCRYPTED={right}")
-        session.ok("INSERT INTO x VALUES (1)")
-        session.fails(f"ALTER TABLE x ENCRYPTED={wrong}", 1478)
-        session.ok("ALTER TABLE x ADD COLUMN m INT")
-        session.ok("ALTER TABLE x ENCRYPTED=DEFAULT")
-        assert session.rows("SELECT * FROM x") == [(1, None)]
-        session.ok("DROP TABLE x")
-        session.ok(f"CREATE TABLE kept{right} (n INT) ENGINE=PBXT ENCRYPTED={right}")
-        server.stop()
-    # The setting has changed since: the table is read and written, and an ALTER is asked to say what holds now.
     server.start(*keys.on(KEY))
     session = open_session(server)
-    session.ok("INSERT INTO keptNO VALUES (1)")
-    session.fails("ALTER TABLE keptNO ADD COLUMN m INT", 1478)
-    session.ok("ALTER TABLE keptNO ADD COLUMN m INT, ENCRYPTED=DEFAULT")
-    assert session.rows("SELECT * FROM keptNO") == [(1, None)]
+    refusal = "PBXT encrypts all tables while pbxt_encrypt is ON: ENCRYPTED=NO contradicts it"
+    assert refusal in session.fails("CREATE TABLE x (n INT) ENGINE=PBXT ENCRYPTED=NO", 1478)
+    session.ok("CREATE TABLE x (n INT) ENGINE=PBXT ENCRYPTED=YES")
+    session.ok("INSERT INTO x VALUES (1)")
+    assert refusal in session.fails("ALTER TABLE x ENCRYPTED=NO", 1478)
+    session.ok("ALTER TABLE x ADD COLUMN m INT, ALGORITHM=INSTANT")
+    session.ok("ALTER TABLE x ENCRYPTED=DEFAULT")
+    assert session.rows("SELECT * FROM x") == [(1, None)]
+    session.ok("DROP TABLE x")
+    session.ok("CREATE TABLE kept (n INT PRIMARY KEY, v VARCHAR(60)) ENGINE=PBXT ENCRYPTED=YES")
+    folder = server.engine_dir()
+    server.stop()
+    # The setting has changed since: the table keeps what it was promised (EN17).
+    server.start(*keys.given(KEY))
+    session = open_session(server)
+    session.ok(f"INSERT INTO kept VALUES (1, '{SECRET}')")
+    server.kill()
+    assert not told_in(folder, [SECRET]), "EN20"
+    server.start(*keys.given(KEY))
+    session = open_session(server)
+    assert session.rows("SELECT * FROM kept") == [(1, SECRET)]
+    session.ok("CREATE TABLE given (n INT) ENGINE=PBXT ENCRYPTED=NO")
+    server.stop()
+    # And the other way round: it is read and written, and an ALTER is asked to say what holds now.
+    server.start(*keys.on(KEY))
+    session = open_session(server)
+    session.ok("INSERT INTO given VALUES (1)")
+    session.fails("ALTER TABLE given ADD COLUMN m INT", 1478)
+    session.ok("ALTER TABLE given ADD COLUMN m INT, ENCRYPTED=DEFAULT")
+    assert session.rows("SELECT * FROM given") == [(1, None)]

@@ -16,7 +16,6 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "features.md"
 REFUSED = {
     "FULLTEXT indexes": ("CREATE TABLE x (v TEXT, FULLTEXT KEY (v)) ENGINE={engine}", 1214),
     "SPATIAL indexes": ("CREATE TABLE x (g POINT NOT NULL, SPATIAL KEY (g)) ENGINE={engine}", 1464),
-    "encryption of single tables": ("CREATE TABLE x (n INT) ENGINE={engine} ENCRYPTED=YES", 1478),
     "DISCARD and IMPORT TABLESPACE": ("ALTER TABLE t DISCARD TABLESPACE", 1031),
     "FLUSH TABLES ... FOR EXPORT": ("FLUSH TABLES t FOR EXPORT", 1031),
     "versioning by transaction": (

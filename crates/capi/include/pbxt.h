@@ -134,7 +134,9 @@ typedef struct pbxt_options {
   const pbxt_instruments* instruments; /* NULL: nobody keeps accounts. The first table of a process is told of
                                           its threads and waits, for as long as the process runs */
   const pbxt_keys* keys;               /* NULL: encrypted files are refused */
-  uint32_t encryption_key; /* new files are encrypted with the newest version of this key; 0: they are not */
+  uint32_t encryption_key; /* new files that are encrypted are with the newest version of this key; 0: no
+                              file and no table can be */
+  uint8_t encrypt_all;     /* 1: every new file is encrypted; 0: while there is a table that asks for it */
 } pbxt_options;
 
 pbxt_status pbxt_open(const pbxt_options* options, const pbxt_host* host, pbxt_db** db);
@@ -463,6 +465,8 @@ typedef struct pbxt_table_def {
   pbxt_conflict_mode conflict_mode;
   uint8_t temporary;   /* gone at the next open */
   uint8_t compression; /* of settled rows and index entries: 0 default, 1 none, 2 lz4, 3 zstd */
+  uint8_t encrypted;   /* every file made while the table lives is encrypted; create answers PBXT_NO_KEY
+                          without a key for that */
   /* What follows is needed at create and redefine only. */
   uint8_t check_foreign_keys;    /* 0: constraints that cannot be kept wait until they can */
   const uint8_t* default_record; /* record_length bytes. NULL: nothing of columns' names, types and defaults

@@ -2,7 +2,7 @@
 
 use crate::guard::{Failure, call};
 use crate::instruments::{MemoryTeller, PbxtInstruments, measured};
-use crate::keys::{PbxtKeys, encryption};
+use crate::keys::{NewFiles, PbxtKeys, encryption};
 use crate::observer::PbxtHost;
 use crate::status::Status;
 use pbxt::{Database, Error, Options};
@@ -29,6 +29,7 @@ pub struct PbxtOptions {
     pub instruments: *const PbxtInstruments,
     pub keys: *const PbxtKeys,
     pub encryption_key: u32,
+    pub encrypt_all: u8,
 }
 
 /// `pbxt_db`.
@@ -96,7 +97,7 @@ pub unsafe extern "C" fn pbxt_open(
         let instruments = unsafe { options.instruments.as_ref() }.map(|table| Arc::new(*table));
         let disk: Arc<dyn Disk> = Arc::new(disk);
         // SAFETY: null, or a table of the caller as the header describes it.
-        let encryption = unsafe { encryption(Arc::clone(&disk), options.keys, options.encryption_key)? };
+        let encryption = unsafe { encryption(Arc::clone(&disk), options.keys, new_files(options)?)? };
         // Told is what is done to the medium, but not that headers were looked at.
         let mut disk = measured(disk, instruments.as_ref());
         if let Some(encryption) = encryption {
@@ -121,6 +122,19 @@ pub unsafe extern "C" fn pbxt_open(
         unsafe { *out = Box::into_raw(Box::new(PbxtDb { db, host, memory })) };
         Ok(())
     })
+}
+
+/// When new files are encrypted, and with which key.
+fn new_files(options: &PbxtOptions) -> Result<NewFiles, Error> {
+    match (options.encryption_key, options.encrypt_all) {
+        (0, 0) => Ok(NewFiles::Plain),
+        (0, _) => Err(Error::Invalid(
+            "all new files are to be encrypted, and no key is named: set encryption_key, or encrypt_all to 0"
+                .into(),
+        )),
+        (key, 0) => Ok(NewFiles::AsTablesAsk(key)),
+        (key, _) => Ok(NewFiles::Encrypted(key)),
+    }
 }
 
 fn direct_io(option: u8) -> Result<DirectIo, Error> {

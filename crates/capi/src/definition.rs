@@ -82,6 +82,7 @@ pub struct PbxtTableDef {
     pub conflict_mode: i32,
     pub temporary: u8,
     pub compression: u8,
+    pub encrypted: u8,
     pub check_foreign_keys: u8,
     pub default_record: *const u8,
     pub foreign_keys: *const PbxtForeignKey,
@@ -198,6 +199,7 @@ impl PbxtTableDef {
             // SAFETY: as above.
             host_version: unsafe { bytes(self.host_version, self.host_version_len) }.to_vec(),
             conflict_mode: conflict_mode(self.conflict_mode)?,
+            encrypted: self.encrypted != 0,
             temporary: self.temporary != 0,
             // SAFETY: as above.
             provisional: unsafe { self.replaces()? }.is_some(),

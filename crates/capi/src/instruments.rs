@@ -287,6 +287,7 @@ mod tests {
             instruments: &raw const TABLE,
             keys: std::ptr::null(),
             encryption_key: 0,
+            encrypt_all: 0,
         };
         let mut db = std::ptr::null_mut();
         // SAFETY: options, host and the place for the handle outlive the call; the handle is closed once.

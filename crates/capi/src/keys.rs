@@ -1,8 +1,8 @@
 //! Keys: the host's keys behind the trait of crate io, and the disk that uses them.
 //!
 //! Why it exists: a host has its own way to keep keys; the engine asks for one by number and version.
-//! Rules: EN10, EN12, EN13 of docs/encryption.md. A database without encrypted files, of which new ones are not to be encrypted either,
-//! has no disk of this kind.
+//! Rules: EN10, EN12, EN13, EN17 of docs/encryption.md. A database of which no file is encrypted has a disk of this kind that stands by;
+//! none at all if no table can ask for encryption either.
 
 use pbxt::{Error, file_kind};
 use pbxt_io::{Disk, EncryptedDisk, FileKind, KeySource, NoKeys, SecretKey};
@@ -58,15 +58,26 @@ impl KeySource for HostKeys {
     }
 }
 
-/// What stands before the disk, if new files are to be encrypted with key `write_with` (0: they are not) or any file is encrypted.
-/// Refuses where a key is missing or another one.
+/// Which new files are encrypted, and the number of the key for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewFiles {
+    /// None, and no table can ask for it.
+    Plain,
+    /// All while there is a table that asks for it (rule EN17).
+    AsTablesAsk(u32),
+    /// All.
+    Encrypted(u32),
+}
+
+/// What stands before the disk, if any file is encrypted or may come to be. Refuses where a key is missing or another one: of a file, or
+/// for new ones if they are all to be encrypted.
 ///
 /// # Safety
 /// `keys` is null, or a table with all its functions and a string that ends with a zero.
 pub(crate) unsafe fn encryption(
     disk: Arc<dyn Disk>,
     keys: *const PbxtKeys,
-    write_with: u32,
+    new_files: NewFiles,
 ) -> Result<Option<EncryptedDisk>, Error> {
     // SAFETY: by the contract above.
     let source: Arc<dyn KeySource> = match unsafe { keys.as_ref() } {
@@ -82,8 +93,17 @@ pub(crate) unsafe fn encryption(
                 .into_owned(),
         }),
     };
-    let wanted = (write_with != 0).then_some(write_with);
-    let encrypted = EncryptedDisk::new(disk, source, wanted)?;
+    let all = match new_files {
+        NewFiles::Encrypted(key_id) => Some(key_id),
+        NewFiles::Plain | NewFiles::AsTablesAsk(_) => None,
+    };
+    let mut encrypted = EncryptedDisk::new(disk, source, all)?;
     let files = encrypted.check_keys(|name| file_kind(name) != FileKind::Other)?;
-    Ok((files > 0 || wanted.is_some()).then_some(encrypted))
+    if let NewFiles::AsTablesAsk(key_id) = new_files {
+        encrypted = encrypted.with_key(key_id);
+    }
+    if files == 0 {
+        encrypted = encrypted.standing_by();
+    }
+    Ok((files > 0 || new_files != NewFiles::Plain).then_some(encrypted))
 }

@@ -68,12 +68,13 @@ impl Opened {
             let info = table.info();
             writeln!(
                 out,
-                "table {} '{}': {}, {} of rows; {}",
+                "table {} '{}': {}, {} of rows; {}{}",
                 table.id,
                 table.name(),
                 count(info.rows, "row"),
                 size(info.data_bytes),
-                indexes_of(&table)
+                indexes_of(&table),
+                if table.def().encrypted { "; encrypted" } else { "" }
             )?;
             if let Some(record) = &table.def().host_record {
                 let columns: Vec<String> = record.columns.iter().map(column_line).collect();

@@ -63,6 +63,15 @@ impl Disk for ScratchDisk {
         self.real.location()
     }
 
+    fn encrypts_new_files(&self) -> bool {
+        // What is written stays in memory.
+        true
+    }
+
+    fn encrypt_new_files(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
         if self.exists(name)? {
             return self.failed(name, "create", std::io::ErrorKind::AlreadyExists);

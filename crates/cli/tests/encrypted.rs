@@ -3,10 +3,10 @@
 mod common;
 
 use common::{answer, flip, state, text_of, wait_until_free};
-use pbxt::{Database, Options};
+use pbxt::{Database, Options, TableDef};
 use pbxt_io::{EncryptedDisk, KeyFile, OsDisk};
 use pbxt_sim::client::Client;
-use pbxt_sim::table::{PlayRow, PlayTable};
+use pbxt_sim::table::{PlayRow, PlayTable, definition};
 use pbxt_sim::world::geometry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,21 +19,41 @@ fn key_file(directory: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
+fn disk(directory: &Path, keys: &Path, new_files: Option<u32>) -> EncryptedDisk {
+    let disk = Arc::new(OsDisk::open(directory, true).expect("a directory"));
+    let keys = Arc::new(KeyFile::open(keys).expect("keys"));
+    EncryptedDisk::new(disk, keys, new_files).expect("a key")
+}
+
 /// A database of which all files are encrypted.
 fn fill(directory: &Path, keys: &Path) {
+    let db = open(disk(directory, keys, Some(3)));
+    fill_table(&db, "t", false, 200);
+    db.close().expect("closed");
+    drop(db);
+    wait_until_free(directory);
+}
+
+fn open(disk: EncryptedDisk) -> Arc<Database> {
     let options = Options {
         geometry: geometry(),
         cache_bytes: 1 << 20,
         background: false,
         ..Options::default()
     };
-    let disk = Arc::new(OsDisk::open(directory, true).expect("a directory"));
-    let keys = Arc::new(KeyFile::open(keys).expect("keys"));
-    let disk = EncryptedDisk::new(disk, keys, Some(3)).expect("a key");
-    let db = Database::open(Arc::new(disk), &options).expect("a database");
-    let table = PlayTable::create(&db, "t").expect("a table");
-    let mut client = Client::new(&db, 1);
-    for id in 0..200 {
+    Database::open(Arc::new(disk), &options).expect("a database")
+}
+
+/// A table with so many rows, some of them with large values.
+fn fill_table(db: &Arc<Database>, name: &str, encrypted: bool, rows: u32) {
+    let def = TableDef {
+        encrypted,
+        ..definition(name).expect("a definition")
+    };
+    db.create_table(def, 1).expect("a table");
+    let table = PlayTable::open(db, name).expect("the table");
+    let mut client = Client::new(db, 1);
+    for id in 0..rows {
         let mut row = PlayRow::new(id);
         row.memo = (id % 50 == 0).then(|| Arc::from(vec![id as u8; 20_000]));
         client.insert(&table, &row).expect("inserted");
@@ -41,9 +61,39 @@ fn fill(directory: &Path, keys: &Path) {
     client.session.commit().expect("committed");
     drop((client, table));
     db.checkpoint_step().expect("a checkpoint");
+}
+
+#[test]
+fn plain_and_encrypted_files_of_one_database_are_verified_together() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let keys = key_file(directory.path(), "keys", &format!("3;{KEY}\n"));
+    let path = directory.path().join("db");
+    let db = open(disk(&path, &keys, None).with_key(3).standing_by());
+    fill_table(&db, "t", false, 200);
+    fill_table(&db, "s", true, 100);
     db.close().expect("closed");
     drop(db);
-    wait_until_free(directory);
+    wait_until_free(&path);
+    let before = state(&path);
+    let (text, code) = answer(&["verify", "--open", "--key-file", text_of(&keys), text_of(&path)]);
+    assert!(
+        code == 0 && text.contains("table 't': 200 rows, good") && text.contains("table 's': 100 rows, good"),
+        "{text}"
+    );
+    let (text, code) = answer(&["inspect", "--open", "--key-file", text_of(&keys), text_of(&path)]);
+    let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default();
+    assert!(
+        code == 0
+            && line("'s': 100 rows").ends_with("; encrypted")
+            && !line("'t': 200 rows").contains("encrypted"),
+        "{text}"
+    );
+    let (text, code) = answer(&["verify", text_of(&path)]);
+    assert!(
+        code == 2 && text.contains("is encrypted with version 1 of key 3"),
+        "{text}"
+    );
+    assert!(before == state(&path), "no file was written, made or removed");
 }
 
 #[test]

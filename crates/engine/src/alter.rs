@@ -69,6 +69,9 @@ impl Alteration {
         if (def.compression, def.temporary) != (old.compression, old.temporary) || old.temporary {
             return Err("it is temporary, or is to be compressed otherwise".into());
         }
+        if def.encrypted != old.encrypted {
+            return Err("it is to be encrypted, or not any more".into());
+        }
         if self.columns.len() != def.schema.columns().len() || self.indexes.len() != def.indexes.len() {
             return Err("not every column and index says what it was before".into());
         }

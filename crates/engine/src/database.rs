@@ -9,6 +9,7 @@
 use crate::bulk::LoadBudget;
 use crate::catalog::Catalog;
 use crate::counters::Counters;
+use crate::encrypted_tables::ready_files_of;
 use crate::error::Result;
 use crate::fetch_ahead::FetchBudget;
 use crate::guards::OperationGuards;
@@ -32,7 +33,7 @@ use pbxt_segment::{BlobStore, BlockCache, Geometry, OpenMode, SegmentStore};
 use pbxt_txlog::{Log, LogOptions};
 use pbxt_txn::{RowLocks, Serializer, TableLocks, TxnTable};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How to open a database. The defaults are right; tests narrow them.
@@ -152,6 +153,8 @@ pub struct Database {
     /// Asked about tables that the engine opens by itself.
     pub(crate) host: SharedHost,
     pub(crate) ddl: Mutex<()>,
+    /// No row and no name goes to a plain file any more (rule EN18).
+    pub(crate) all_encrypted: AtomicBool,
     /// Changes of bindings (rule FK23).
     pub(crate) bindings: AtomicU64,
     next_shard: AtomicUsize,
@@ -198,6 +201,8 @@ impl Database {
         let found = recovery::read_log(&store, &blobs, options.threads())?;
         let upkeep = upkeep_of(&found, &blobs)?;
         let cache = Arc::new(BlockCache::new(options.cache_bytes / 2));
+        // The log goes on in a new file, and so do large values: what is encrypted from here on is all that will be written.
+        let all_encrypted = ready_files_of(&store, &found.catalog)?;
         let log = Log::open(
             Arc::clone(&store),
             Arc::clone(&blobs),
@@ -234,6 +239,7 @@ impl Database {
             threads: options.threads(),
             host: options.host.clone().unwrap_or_else(|| Arc::new(NoWeigher)),
             ddl: Mutex::new(()),
+            all_encrypted: AtomicBool::new(all_encrypted),
             bindings: AtomicU64::new(0),
             next_shard: AtomicUsize::new(0),
             horizon: AtomicU64::new(found.txns.last_ts.raw()),

@@ -4,6 +4,7 @@
 //! Rules: K4 one statement, one transaction with its own END. T19 DDL takes the table exclusively: it waits for every
 //! transaction that wrote the table, prepared ones without a session included. Temporary tables belong to one session
 //! and are not locked. FK2, FK5 to FK7: constraints are checked before anything is logged, and bound before anybody meets the table.
+//! EN18 before an encrypted table is logged, files are.
 //! Latches and I/O: one latch for all DDL, held across the log flush: DDL is rare and its order must be the log's.
 //! After a crash: either all of a statement is there or nothing.
 
@@ -65,7 +66,8 @@ impl Database {
     /// Creates a table.
     ///
     /// # Errors
-    /// `TableExists`; `BadForeignKey` for a constraint that cannot be kept; `ForeignKeyNameTaken`.
+    /// `TableExists`; `BadForeignKey` for a constraint that cannot be kept; `ForeignKeyNameTaken`; `NoKey` if it is to be encrypted and
+    /// there is no key for that.
     pub fn create_table_with(
         self: &Arc<Self>,
         mut def: TableDef,
@@ -84,6 +86,7 @@ impl Database {
             index.spec.check(&def.schema)?;
         }
         self.check_new_constraints(&def, creation.replaces, creation.checks)?;
+        self.ready_files_for(&def)?;
         let next_auto_increment = next_auto_increment.max(1);
         let ts = self.log_ddl(
             &[CatalogOp::Put(Box::new(def.clone()), next_auto_increment)],
@@ -423,7 +426,7 @@ fn take_identity(def: &mut TableDef, old: &TableDef) -> Result<()> {
     };
     def.schema = def.schema.clone().with_version(old.schema.version());
     let is_same = def.schema == old.schema
-        && def.compression == old.compression
+        && (def.compression, def.encrypted) == (old.compression, old.encrypted)
         && def.temporary == old.temporary
         && def.indexes.len() == old.indexes.len()
         && def.indexes.iter().zip(&old.indexes).all(same_index);

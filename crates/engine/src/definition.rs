@@ -4,7 +4,7 @@
 //! definition travels along as opaque bytes so that a copied database can be opened elsewhere.
 //! Format: docs/format-catalog.md#table-definition; one encoder and one decoder, here.
 //! Rules: K1 an image is self-contained: name, ids, schema, indexes, options, host image. K2 unknown format
-//! versions are refused, never guessed.
+//! versions are refused, never guessed. K5 an encrypted table has a format of its own.
 
 use crate::error::{Error, Result};
 use crate::foreign_key::ForeignKey;
@@ -14,6 +14,8 @@ use pbxt_base::{IndexId, TableId};
 use pbxt_rows::{KeySpec, OlderSchema, Schema, Versions};
 use pbxt_segment::Codec;
 
+/// Of encrypted tables, and of no others: who does not know it would write them in plain (rule K5).
+const FORMAT_ENCRYPTED: u8 = 5;
 const FORMAT: u8 = 4;
 /// Had no older schemas.
 const FORMAT_WITHOUT_OLDER: u8 = 3;
@@ -21,6 +23,11 @@ const FORMAT_WITHOUT_OLDER: u8 = 3;
 const FORMAT_WITHOUT_KEYS: u8 = 2;
 /// Had no compression.
 const FORMAT_WITHOUT_COMPRESSION: u8 = 1;
+
+/// Flags of a definition.
+const TEMPORARY: u8 = 1;
+const PROVISIONAL: u8 = 2;
+const ENCRYPTED: u8 = 4;
 
 /// What an update does when the row changed after the snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -137,6 +144,8 @@ pub struct TableDef {
     pub conflict_mode: ConflictMode,
     /// Table option.
     pub compression: Compression,
+    /// Table option: all files are encrypted while it lives (rule EN17).
+    pub encrypted: bool,
     /// Gone at the next open.
     pub temporary: bool,
     /// Made to replace another table, or set aside by what replaced it (rule FK8).
@@ -176,6 +185,7 @@ impl TableDef {
             host_version: Vec::new(),
             conflict_mode: ConflictMode::Default,
             compression: Compression::Default,
+            encrypted: false,
             temporary: false,
             provisional: false,
             host_record: None,
@@ -186,11 +196,11 @@ impl TableDef {
 
     /// Appends the catalog image.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        push_u8(out, FORMAT);
+        push_u8(out, if self.encrypted { FORMAT_ENCRYPTED } else { FORMAT });
         push_u32(out, self.id.raw());
         push_u64(out, self.created);
         push_u8(out, self.conflict_mode.code());
-        push_u8(out, u8::from(self.temporary) | u8::from(self.provisional) << 1);
+        push_u8(out, self.flags());
         push_bytes(out, self.name.as_bytes());
         push_bytes(out, &self.host_version);
         push_bytes(out, &self.host_image);
@@ -223,6 +233,19 @@ impl TableDef {
         push_bytes(out, &part);
     }
 
+    fn flags(&self) -> u8 {
+        let flags = [
+            (self.temporary, TEMPORARY),
+            (self.provisional, PROVISIONAL),
+            (self.encrypted, ENCRYPTED),
+        ];
+        flags
+            .iter()
+            .filter(|(is_set, _)| *is_set)
+            .map(|(_, flag)| flag)
+            .sum()
+    }
+
     /// Columns now and before.
     pub(crate) fn versions(&self) -> Versions {
         Versions::new(self.schema.clone(), self.older.clone())
@@ -233,9 +256,9 @@ impl TableDef {
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes);
         let format = reader.u8()?;
-        if !(FORMAT_WITHOUT_COMPRESSION..=FORMAT).contains(&format) {
+        if !(FORMAT_WITHOUT_COMPRESSION..=FORMAT_ENCRYPTED).contains(&format) {
             return Err(Error::Invalid(format!(
-                "a table definition in the log has format {format}, this program knows format {FORMAT}: use a newer PBXT"
+                "a table definition in the log has format {format}, this program knows format {FORMAT_ENCRYPTED}: use a newer PBXT"
             )));
         }
         let id = TableId::new(reader.u32()?);
@@ -244,6 +267,13 @@ impl TableDef {
         let conflict_mode =
             ConflictMode::from_code(mode).ok_or_else(|| damaged("a conflict mode", u64::from(mode)))?;
         let flags = reader.u8()?;
+        let encrypted = flags & ENCRYPTED != 0;
+        if encrypted != (format == FORMAT_ENCRYPTED) {
+            return Err(damaged(
+                "the flag of encryption in format 5 alone",
+                u64::from(format),
+            ));
+        }
         let name = text(reader.length_prefixed()?)?;
         let host_version = reader.length_prefixed()?.to_vec();
         let host_image = reader.length_prefixed()?.to_vec();
@@ -264,7 +294,7 @@ impl TableDef {
         } else {
             (None, Vec::new())
         };
-        let older = if format == FORMAT {
+        let older = if format >= FORMAT {
             OlderSchema::decode_list(reader.length_prefixed()?, schema.columns().len())?
         } else {
             Vec::new()
@@ -284,8 +314,9 @@ impl TableDef {
             host_version,
             conflict_mode,
             compression,
-            temporary: flags & 1 != 0,
-            provisional: flags & 2 != 0,
+            encrypted,
+            temporary: flags & TEMPORARY != 0,
+            provisional: flags & PROVISIONAL != 0,
             host_record,
             foreign_keys,
             created,

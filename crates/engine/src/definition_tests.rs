@@ -31,6 +31,7 @@ fn definition() -> TableDef {
         host_image: vec![0xfe],
         host_version: Vec::new(),
         conflict_mode: ConflictMode::Default,
+        encrypted: false,
         temporary: false,
         provisional: true,
         host_record: Some(HostRecordDef {
@@ -72,7 +73,7 @@ fn a_table_to_be_created_has_its_columns_and_indexes_and_no_option() {
     assert_eq!((back.name.as_str(), &back.schema), ("s/new", &schema));
     let primary = &back.indexes[0];
     assert!(back.indexes.len() == 1 && primary.primary && primary.unique && primary.spec == spec);
-    assert!(!back.temporary && !back.provisional && back.host_record.is_none());
+    assert!(!back.temporary && !back.provisional && !back.encrypted && back.host_record.is_none());
     assert!(back.older.is_empty() && back.foreign_keys.is_empty() && back.host_image.is_empty());
     assert_eq!(
         (back.conflict_mode, back.compression),
@@ -156,6 +157,29 @@ fn a_definition_with_older_schemas_has_these_bytes() {
 }
 
 #[test]
+fn an_encrypted_table_has_a_format_of_its_own_and_the_others_do_not() {
+    let def = TableDef {
+        encrypted: true,
+        ..definition()
+    };
+    let mut bytes = Vec::new();
+    def.encode(&mut bytes);
+    let mut expected = golden();
+    (expected[0], expected[14]) = (5, 4 | 2);
+    assert_eq!(bytes, expected);
+    assert_eq!(TableDef::decode(&bytes).expect("decodes"), def);
+    // Neither without the other (rule K5).
+    for (format, flags) in [(5, 2), (4, 4 | 2), (3, 4)] {
+        (expected[0], expected[14]) = (format, flags);
+        let told = TableDef::decode(&expected).expect_err("K5").to_string();
+        assert!(
+            told.contains("the flag of encryption in format 5 alone"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn a_definition_of_format_3_has_no_older_schemas() {
     assert_eq!(
         TableDef::decode(&without_older(3)).expect("decodes"),
@@ -192,7 +216,7 @@ fn every_cut_and_every_wrong_code_is_told() {
         .expect_err("a byte too many")
         .to_string();
     assert!(told.contains("the end of the definition"), "{told}");
-    let newer = head(5, 0);
+    let newer = head(6, 0);
     let told = TableDef::decode(&newer).expect_err("newer format").to_string();
     assert!(told.contains("use a newer PBXT"), "{told}");
 }

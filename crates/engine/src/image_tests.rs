@@ -44,6 +44,7 @@ fn def() -> TableDef {
         host_image: vec![0xfe; 2],
         host_version: Vec::new(),
         conflict_mode: ConflictMode::Default,
+        encrypted: false,
         temporary: false,
         provisional: false,
         host_record: None,

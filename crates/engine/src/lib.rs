@@ -108,6 +108,7 @@ mod ddl;
 mod deadlocks;
 mod definition;
 mod delete_all;
+mod encrypted_tables;
 mod error;
 mod fates;
 mod fetch_ahead;

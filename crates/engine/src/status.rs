@@ -301,6 +301,14 @@ impl Database {
         line(format!("Rows and indexes are read {}", self.store.block_reads()));
         line(format!("The log is written {}", self.store.log_writes()));
         line(format!(
+            "New files are {}encrypted",
+            if self.store.encrypts_new_files() {
+                ""
+            } else {
+                "not "
+            }
+        ));
+        line(format!(
             "Health: {}",
             self.poisoned()
                 .map_or("good".into(), |why| format!("READ-ONLY, {why}"))

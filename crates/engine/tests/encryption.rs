@@ -2,116 +2,23 @@
 //! (rules EN1 to EN14 of docs/encryption.md).
 
 mod common;
+#[path = "common/secrets.rs"]
+mod secrets;
 
 use common::options;
-use parking_lot::Mutex;
-use pbxt::{Database, Error, Progress, file_kind};
+use pbxt::{Database, Error, file_kind};
 use pbxt_base::Error as StorageError;
-use pbxt_io::{Disk, EncryptedDisk, FileKind, KeySource, OsDisk, SecretKey};
+use pbxt_io::{Disk, FileKind, OsDisk};
 use pbxt_sim::client::Client;
-use pbxt_sim::table::{LARGE, PlayRow, PlayTable};
+use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_testkit::{Fault, SimDisk, Sweep};
-use std::collections::BTreeMap;
+use secrets::{Keys, New, SECRET, TABLE, expected, has, is_ours, open_on, row, rows_of, settle};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What stands in rows, keys and large values.
-const SECRET: &str = "Kq7zWv4NeverOnDisk";
-/// Name of the table; its columns are named by `PlayTable`.
-const TABLE: &str = "payroll_of_nobody";
-
-#[derive(Debug, Default)]
-struct Keys(Mutex<BTreeMap<u32, u8>>);
-
-impl Keys {
-    /// Versions of key 1, each with the byte that it consists of.
-    fn of(versions: &[(u32, u8)]) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(versions.iter().copied().collect())))
-    }
-}
-
-impl KeySource for Keys {
-    fn latest_version(&self, key_id: u32) -> Option<u32> {
-        let versions = self.0.lock();
-        versions.keys().next_back().copied().filter(|_| key_id == 1)
-    }
-
-    fn key(&self, key_id: u32, version: u32) -> Option<SecretKey> {
-        let versions = self.0.lock();
-        let byte = versions.get(&version).filter(|_| key_id == 1)?;
-        Some(SecretKey::new(vec![*byte; 32]))
-    }
-
-    fn remedy(&self) -> String {
-        "ask the test for it".into()
-    }
-}
-
-fn is_ours(name: &str) -> bool {
-    file_kind(name) != FileKind::Other
-}
-
-/// As a host opens: keys first, then the database.
-fn open_on(disk: Arc<dyn Disk>, keys: &Arc<Keys>, write: bool) -> pbxt::Result<Arc<Database>> {
-    let keys: Arc<Keys> = Arc::clone(keys);
-    let disk = EncryptedDisk::new(disk, keys, write.then_some(1))?;
-    disk.check_keys(is_ours)?;
-    Database::open(Arc::new(disk), &options())
-}
-
 fn open(disk: &SimDisk, keys: &Arc<Keys>) -> pbxt::Result<Arc<Database>> {
-    open_on(Arc::new(disk.clone()), keys, true)
-}
-
-fn row(id: u32) -> PlayRow {
-    let bytes = if id.is_multiple_of(3) {
-        LARGE + 40 * id as usize
-    } else {
-        50
-    };
-    let memo: Vec<u8> = SECRET.bytes().cycle().take(bytes + id as usize).collect();
-    PlayRow {
-        tag: Some(id),
-        group: Some(id % 7),
-        name: format!("{SECRET} {id}").into_bytes(),
-        memo: Some(Arc::from(memo)),
-        ..PlayRow::new(id)
-    }
-}
-
-/// Homes and merges what can be, between two checkpoints.
-fn settle(db: &Database) -> pbxt::Result<()> {
-    db.checkpoint_step()?;
-    for _ in 0..100 {
-        let worked = [db.compact_step()?, db.row_merge_step()?, db.index_merge_step()?];
-        if worked.iter().all(|progress| *progress == Progress::Idle) {
-            break;
-        }
-    }
-    db.checkpoint_step()
-}
-
-/// Rows of the table, which every way of reading agrees on.
-fn rows_of(db: &Arc<Database>, case: &str) -> Vec<PlayRow> {
-    let Ok(table) = PlayTable::open(db, TABLE) else {
-        return Vec::new();
-    };
-    let mut client = Client::new(db, 1);
-    assert_eq!(
-        client.check(&table).expect("checkable"),
-        Vec::<String>::new(),
-        "{case}"
-    );
-    let agreed = client.agreed(&table).expect("readable");
-    let rows = agreed.unwrap_or_else(|differs| panic!("{case}: {differs}"));
-    let mut rows: Vec<PlayRow> = rows.into_iter().map(|(_, row)| row).collect();
-    rows.sort_unstable_by_key(|row| row.id);
-    rows
-}
-
-fn expected(last: u32) -> Vec<PlayRow> {
-    (1..=last).map(row).collect()
+    open_on(Arc::new(disk.clone()), keys, New::Encrypted)
 }
 
 const ROWS: u32 = 24;
@@ -139,13 +46,6 @@ fn live(disk: &SimDisk, acknowledged: &mut u32) -> pbxt::Result<()> {
     }
     drop((client, table));
     db.close()
-}
-
-fn has(content: &[u8], plain: &str) -> bool {
-    let plain = plain.as_bytes();
-    content
-        .windows(plain.len())
-        .any(|window| window[0] == plain[0] && window == plain)
 }
 
 /// No file has the secret, or a name.
@@ -192,7 +92,7 @@ fn nothing_of_a_database_can_be_read_in_its_files() {
 #[test]
 fn the_net_finds_the_value_where_nothing_is_encrypted() {
     let disk = SimDisk::new();
-    let db = open_on(Arc::new(disk.clone()), &Keys::of(&[]), false).expect("the database opens");
+    let db = open_on(Arc::new(disk.clone()), &Keys::of(&[]), New::Plain).expect("the database opens");
     let table = PlayTable::create(&db, TABLE).expect("a table");
     let mut client = Client::new(&db, 1);
     client.insert(&table, &row(1)).expect("inserted");
@@ -411,7 +311,8 @@ fn a_plain_database_becomes_encrypted_and_plain_again_as_its_files_are_replaced(
     let keys = Keys::of(&[(1, 9)]);
     let mut last = 0;
     // Off, on, another version, off.
-    for (round, write) in [false, true, true, false].into_iter().enumerate() {
+    let (on, off) = (New::Encrypted, New::Plain);
+    for (round, write) in [off, on, on, off].into_iter().enumerate() {
         if round == 2 {
             keys.0.lock().insert(2, 10);
         }
@@ -445,7 +346,7 @@ fn a_real_directory_is_encrypted_past_the_page_cache_too() {
     let (path, keys) = (directory.path(), Keys::of(&[(1, 9)]));
     let on = |path: &Path| -> Arc<dyn Disk> { Arc::new(OsDisk::open(path, true).expect("the directory")) };
     {
-        let db = open_on(on(path), &keys, true).expect("the database opens");
+        let db = open_on(on(path), &keys, New::Encrypted).expect("the database opens");
         let table = PlayTable::create(&db, TABLE).expect("a table");
         let mut client = Client::new(&db, 1);
         for id in 1..=300 {
@@ -462,6 +363,6 @@ fn a_real_directory_is_encrypted_past_the_page_cache_too() {
         let content = std::fs::read(&file).expect("the file");
         assert!(!has(&content, SECRET), "EN1: {}", file.display());
     }
-    let db = open_on(on(path), &keys, false).expect("the database opens");
+    let db = open_on(on(path), &keys, New::Plain).expect("the database opens");
     assert!(rows_of(&db, "second life") == expected(300));
 }

@@ -37,6 +37,7 @@ fn table(db: &Arc<Database>) -> Arc<HostTable> {
         host_version: Vec::new(),
         conflict_mode: ConflictMode::Wait,
         compression: Compression::Default,
+        encrypted: false,
         temporary: false,
         provisional: false,
         host_record: None,

@@ -152,6 +152,7 @@ impl Host {
             instruments: null(),
             keys: null(),
             encryption_key: 0,
+            encrypt_all: 0,
         };
         let mut db = null_mut();
         // SAFETY: options and host outlive the call, and there is a place for the handle.

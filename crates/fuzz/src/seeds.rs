@@ -90,7 +90,11 @@ pub(crate) fn definitions() -> Vec<Vec<u8>> {
         table.encode(&mut out);
         out
     };
-    vec![image(&table()), image(&other)]
+    let encrypted = TableDef {
+        encrypted: true,
+        ..table()
+    };
+    vec![image(&table()), image(&other), image(&encrypted)]
 }
 
 fn older(schema: &Schema) -> Vec<OlderSchema> {

@@ -5,7 +5,7 @@
 //! file's name is there after `sync_dir`; a sync that fails is never made good by another one.
 //! Rules: P1 nothing above writes a byte range of a segment twice; implementations used in tests check it.
 
-use pbxt_base::Result;
+use pbxt_base::{Error, Result};
 use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -70,6 +70,21 @@ pub trait Disk: Send + Sync + Debug {
     fn lock(&self, name: &str) -> Result<DiskLock>;
     /// Bytes free on the medium.
     fn free_bytes(&self) -> Result<u64>;
+    /// True if every file that is made from now on is encrypted.
+    fn encrypts_new_files(&self) -> bool {
+        false
+    }
+    /// From now on every file that is made is encrypted (rule EN18); those that are there stay as they are.
+    ///
+    /// # Errors
+    /// `NoKey` where there is no key for it; nothing has changed then.
+    fn encrypt_new_files(&self) -> Result<()> {
+        Err(Error::NoKey {
+            path: self.location(),
+            key_id: 0,
+            why: "no keys were given: open the directory through an EncryptedDisk that has them".into(),
+        })
+    }
 }
 
 /// One of the reads of a batch.

@@ -5,7 +5,8 @@
 //! Format: docs/encryption.md#format.
 //! Rules: EN2 a file's header decides whether it is encrypted; EN3 new files are if a key to write with was named, with the newest
 //! version of that key; EN10 every key is looked at before anything is done with the directory; EN11 want of a key is never taken for
-//! damage; EN12 the lock file and files of others are left alone.
+//! damage; EN12 the lock file and files of others are left alone, and without anything encrypted all files are; EN18 encryption of new
+//! files can begin at any time, and does not end.
 //! Latches and I/O: `files` is latched for moments; headers are read, and keys are asked for, outside of it. `newest` is held while the
 //! key source is asked for the newest version, when a file is made.
 //! After a crash: a file whose header is not there was never synced: it is found as a plain file of zeros, or as an orphan.
@@ -21,14 +22,19 @@ use pbxt_base::limits::SECTOR_BYTES;
 use pbxt_base::{Error, Result};
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// See the module.
 #[derive(Debug)]
 pub struct EncryptedDisk {
     inner: Arc<dyn Disk>,
     keys: Arc<dyn KeySource>,
-    writing: Option<Writing>,
+    /// Number of the key for new files, if there may be encrypted ones.
+    key_id: Option<u32>,
+    /// Set from when on new files are encrypted.
+    writing: OnceLock<Writing>,
+    /// No file was encrypted, so none is looked at before new ones are (EN12).
+    stands_by: bool,
     /// What is known of files: those that were met and not removed. `None` for a plain one.
     files: Mutex<HashMap<String, Option<Arc<FileState>>>>,
 }
@@ -44,27 +50,36 @@ impl EncryptedDisk {
     /// Stands before `inner`. New files are encrypted with the key of number `write_with`, whose newest version must be there; without
     /// a number they are not encrypted. Files that are there are read with the keys they name.
     pub fn new(inner: Arc<dyn Disk>, keys: Arc<dyn KeySource>, write_with: Option<u32>) -> Result<Self> {
-        let writing = match write_with {
-            None => None,
-            Some(key_id) => {
-                let found = newest_of(&*keys, key_id).ok_or_else(|| Error::NoKey {
-                    path: inner.location(),
-                    key_id,
-                    why: format!(
-                        "there is no such key, or it has less than {KEY_BYTES_MIN} bytes: {}",
-                        keys.remedy()
-                    ),
-                })?;
-                let newest = Mutex::new(found);
-                Some(Writing { key_id, newest })
-            }
-        };
-        Ok(Self {
+        let disk = Self {
             inner,
             keys,
-            writing,
+            key_id: write_with,
+            writing: OnceLock::new(),
+            stands_by: false,
             files: Mutex::default(),
-        })
+        };
+        if write_with.is_some() {
+            disk.encrypt_new_files()?;
+        }
+        Ok(disk)
+    }
+
+    /// The same, with the number of the key that new files get once `encrypt_new_files` is called.
+    #[must_use]
+    pub fn with_key(self, key_id: u32) -> Self {
+        Self {
+            key_id: Some(key_id),
+            ..self
+        }
+    }
+
+    /// The same where no file is encrypted, as `check_keys` has found: it hands everything on until new files are.
+    #[must_use]
+    pub fn standing_by(self) -> Self {
+        Self {
+            stands_by: true,
+            ..self
+        }
     }
 
     /// The same before another disk, which has the same files.
@@ -87,6 +102,11 @@ impl EncryptedDisk {
             }
         }
         Ok(encrypted)
+    }
+
+    /// True if files may be encrypted.
+    fn looks(&self) -> bool {
+        !self.stands_by || self.writing.get().is_some()
     }
 
     /// What is known of a file, or its header says. `None` if it is not encrypted.
@@ -166,6 +186,9 @@ impl EncryptedDisk {
     }
 
     fn wrap(&self, name: &str, file: Arc<dyn DiskFile>, growth: Growth) -> Result<Arc<dyn DiskFile>> {
+        if !self.looks() {
+            return Ok(file);
+        }
         Ok(match self.known(name, &*file)? {
             None => file,
             Some(state) => Arc::new(EncryptedFile::new(file, state, growth)),
@@ -174,6 +197,9 @@ impl EncryptedDisk {
 
     /// By how much a file is longer than its content.
     fn extra(&self, name: &str) -> Result<u64> {
+        if !self.looks() {
+            return Ok(0);
+        }
         if let Some(known) = self.files.lock().get(name) {
             return Ok(if known.is_some() { EXTRA_BYTES } else { 0 });
         }
@@ -183,6 +209,17 @@ impl EncryptedDisk {
 }
 
 impl Writing {
+    /// With the newest version of a key, which must be there; `path` is the directory.
+    fn with(key_id: u32, keys: &dyn KeySource, path: String) -> Result<Self> {
+        let Some(found) = newest_of(keys, key_id) else {
+            let remedy = keys.remedy();
+            let why = format!("there is no such key, or it has less than {KEY_BYTES_MIN} bytes: {remedy}");
+            return Err(Error::NoKey { path, key_id, why });
+        };
+        let newest = Mutex::new(found);
+        Ok(Self { key_id, newest })
+    }
+
     /// The newest version and its key; those known so far if the source does not answer any more (EN3).
     fn newest_of(&self, keys: &dyn KeySource) -> (u32, SecretKey) {
         let mut newest = self.newest.lock();
@@ -209,7 +246,7 @@ impl Disk for EncryptedDisk {
     }
 
     fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
-        if let Some(writing) = &self.writing {
+        if let Some(writing) = self.writing.get() {
             return self.create_encrypted(writing, name, preallocate);
         }
         let file = self.inner.create(name, preallocate)?;
@@ -293,6 +330,27 @@ impl Disk for EncryptedDisk {
 
     fn free_bytes(&self) -> Result<u64> {
         self.inner.free_bytes()
+    }
+
+    fn encrypts_new_files(&self) -> bool {
+        self.writing.get().is_some()
+    }
+
+    fn encrypt_new_files(&self) -> Result<()> {
+        if self.writing.get().is_some() {
+            return Ok(());
+        }
+        let Some(key_id) = self.key_id else {
+            return Err(Error::NoKey {
+                path: self.location(),
+                key_id: 0,
+                why: "no key was named for new files".into(),
+            });
+        };
+        let writing = Writing::with(key_id, &*self.keys, self.location())?;
+        // Who was as fast has said the same.
+        self.writing.get_or_init(|| writing);
+        Ok(())
     }
 }
 

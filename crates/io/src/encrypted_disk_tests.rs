@@ -489,6 +489,93 @@ fn damage_of_a_header_that_is_remembered_is_seen_past_the_cache() {
 }
 
 #[test]
+fn new_files_are_encrypted_from_the_moment_it_is_asked_for() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let keys = TestKeys::with(&[]);
+    let source: Arc<TestKeys> = Arc::clone(&keys);
+    let disk = EncryptedDisk::new(plain(place.path()), source, None).expect("no key is needed");
+    let disk = disk.with_key(1).standing_by();
+    let old = disk.create("old", 0).expect("a new file");
+    old.write_at(SECRET, 0).expect("a write");
+    // Without its key nothing begins.
+    assert!(!disk.encrypts_new_files());
+    let refused = disk.encrypt_new_files().expect_err("no key").to_string();
+    let words =
+        "are to be encrypted with key 1: there is no such key, or it has less than 16 bytes: ask the test";
+    assert!(refused.contains(words), "{refused}");
+    disk.create("between", 0)
+        .expect("a new file")
+        .write_at(SECRET, 0)
+        .expect("a write");
+    assert!(
+        !disk.encrypts_new_files() && raw(place.path(), "between") == SECRET,
+        "EN18"
+    );
+    keys.set(1, 1, 9);
+    for _ in 0..2 {
+        disk.encrypt_new_files().expect("a key");
+        assert!(disk.encrypts_new_files());
+    }
+    disk.create("new", 0)
+        .expect("a new file")
+        .write_at(SECRET, 0)
+        .expect("a write");
+    assert!(raw(place.path(), "new").starts_with(b"PBXTENC1"), "EN18");
+    old.write_at(SECRET, SECRET.len() as u64).expect("a write");
+    assert_eq!(raw(place.path(), "old"), [SECRET, SECRET].concat(), "EN2");
+    let mut back = vec![0; SECRET.len()];
+    for name in ["old", "between", "new"] {
+        let file = disk.open(name, false).expect("the file");
+        file.read_at(&mut back, 0).expect("a read");
+        assert_eq!(back, SECRET, "{name}");
+        assert_eq!(
+            disk.size(name).expect("a size"),
+            file.len().expect("a length"),
+            "{name}"
+        );
+    }
+    assert_eq!(disk.check_keys(|_| true).expect("good keys"), 1);
+}
+
+#[test]
+fn a_disk_that_stands_by_looks_at_no_file() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let mut foreign = vec![0; 600];
+    foreign[..8].copy_from_slice(b"PBXTENC1");
+    std::fs::write(place.path().join("f"), &foreign).expect("written");
+    let keys = TestKeys::with(&[(1, 1, 9)]);
+    let disk = EncryptedDisk::new(plain(place.path()), keys, None).expect("no key is needed");
+    let disk = disk.with_key(1).standing_by();
+    let mut back = vec![1; 600];
+    let file = disk.open("f", false).expect("EN12");
+    file.read_at(&mut back, 0).expect("a read");
+    assert_eq!(back, foreign, "EN12");
+    assert_eq!(disk.size("f").expect("EN12"), 600);
+    disk.encrypt_new_files().expect("a key");
+    let damaged = disk.open("f", false).expect_err("EN2: it is looked at now");
+    assert!(
+        damaged.to_string().contains("of the encryption header"),
+        "{damaged}"
+    );
+}
+
+#[test]
+fn a_disk_without_keys_encrypts_nothing() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let bare = plain(place.path());
+    let refused = bare.encrypt_new_files().expect_err("no keys").to_string();
+    assert!(
+        refused.contains("no keys were given: open the directory through"),
+        "{refused}"
+    );
+    let keys = TestKeys::with(&[(1, 1, 9)]);
+    let disk = EncryptedDisk::new(bare, keys, None).expect("no key is needed");
+    let refused = disk.encrypt_new_files().expect_err("no number").to_string();
+    assert!(refused.contains("no key was named for new files"), "{refused}");
+    assert!(!disk.encrypts_new_files());
+}
+
+#[test]
 fn a_missing_or_wrong_key_is_told_by_file_number_and_version() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let keys = TestKeys::with(&[(1, 1, 9), (1, 2, 10)]);

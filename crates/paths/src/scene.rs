@@ -140,6 +140,7 @@ fn definition(name: &str, layout: &HostLayout) -> Result<TableDef> {
         host_version: Vec::new(),
         conflict_mode: ConflictMode::Default,
         compression: Compression::Default,
+        encrypted: false,
         temporary: false,
         provisional: false,
         host_record: None,

@@ -180,6 +180,11 @@ impl BlobStore {
         }
     }
 
+    /// New values go to a segment that is made from now on (rule EN18).
+    pub fn leave_segment(&self) {
+        self.state.lock().retire(|_| true);
+    }
+
     /// Segments of which every value is named by a row now or never will be (rule S26).
     pub fn examinable(&self) -> Result<BTreeSet<SegmentId>> {
         let mut known: BTreeSet<SegmentId> = self.store.list(SegmentClass::Blob)?.into_iter().collect();

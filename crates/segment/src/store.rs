@@ -201,6 +201,16 @@ impl SegmentStore {
         self.geometry
     }
 
+    /// See `Disk::encrypts_new_files`.
+    pub fn encrypts_new_files(&self) -> bool {
+        self.disk.encrypts_new_files()
+    }
+
+    /// See `Disk::encrypt_new_files`.
+    pub fn encrypt_new_files(&self) -> Result<()> {
+        self.disk.encrypt_new_files()
+    }
+
     /// Identity of this database.
     pub fn uuid(&self) -> u128 {
         self.uuid

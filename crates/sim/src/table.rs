@@ -170,6 +170,7 @@ pub fn definition(name: &str) -> Result<TableDef> {
         host_version: Vec::new(),
         conflict_mode: pbxt::ConflictMode::Default,
         compression: pbxt::Compression::Default,
+        encrypted: false,
         temporary: false,
         provisional: false,
         host_record: None,

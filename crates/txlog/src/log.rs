@@ -2,7 +2,7 @@
 //!
 //! Why it exists:    a handle that closes the log when the last user drops it; everything it does is one call into `core`.
 //! Format / state:   docs/format-log.md.
-//! Rules:            D1, D7, D8, D9, D10, D11, D12, D16; each in the module that holds it.
+//! Rules:            D1, D7, D8, D9, D10, D11, D12, D16, D35; each in the module that holds it.
 //! Latches and I/O:  `reserve(Space::Spare)` never waits for I/O; `wait_*`, `reserve(Space::Row)` and a `read` of a chunk
 //!                   that is not in memory may.
 //! After a crash:    `LogScan` finds the end, `Log::open` continues in a new segment.
@@ -199,6 +199,14 @@ impl Log {
             Some(end) => SegmentScan::of_finished(&self.core.files, segment, end).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// From its return on records go to segments whose files are made after this call (rule D35).
+    ///
+    /// # Errors
+    /// `NoSpace` if no segment can be had; as `wait_written`.
+    pub fn leave_segments(&self) -> Result<()> {
+        self.core.leave_segments()
     }
 
     /// Writes and syncs everything reserved so far, after a flush that may be running.

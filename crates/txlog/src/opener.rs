@@ -4,7 +4,7 @@
 //!                   memory, respect the disk and the flusher's backlog, and do so without ever making END wait for I/O.
 //! State:            the open chunk, its batch's full sequence, how far segments are prepared. Limits in `Tail` mirror it.
 //! Rules:            D8 (slots are ready before they are named), D10 (the last half segment is for spare reservations;
-//!                   rows wait while 64 chunks are unwritten).
+//!                   rows wait while 64 chunks are unwritten), D35 (segments are left chunk by chunk).
 //! Latches and I/O:  the opening latch; memory is allocated under it, never I/O, never another latch but the pool's.
 //! After a crash:    nothing of this is on disk; segments prepared ahead are found empty.
 
@@ -123,6 +123,17 @@ impl Core {
             // Only the reserve of D10 stands in the way of a record that fits.
             return Ok(Attempt::Segment);
         }
+        if let Some(obstacle) = self.open_next(&mut opener, len, space)? {
+            return Ok(obstacle);
+        }
+        Ok(self
+            .tail
+            .try_reserve(len, space)
+            .map_or(Attempt::Again, Attempt::Taken))
+    }
+
+    /// Opens the chunk behind the open one, for a record of `len` bytes. Answers what is in the way, if anything is.
+    fn open_next(&self, opener: &mut Opener, len: u64, space: Space) -> Result<Option<Attempt>> {
         let chunk = opener.chunk + 1;
         let cap = if space == Space::Row {
             opener.row_cap(&self.layout)
@@ -130,12 +141,12 @@ impl Core {
             opener.prepared_end
         };
         if self.layout.chunk_body(chunk) + BATCH_HEADER_BYTES + len > cap {
-            return Ok(Attempt::Segment);
+            return Ok(Some(Attempt::Segment));
         }
         // Before the look: what is written after it must not be waited for.
         let written = self.marks.get(Goal::Written);
-        if !self.backlog_allows(&opener, space) {
-            return Ok(Attempt::Backlog(written));
+        if !self.backlog_allows(opener, space) {
+            return Ok(Some(Attempt::Backlog(written)));
         }
         if chunk >= CHUNK_COUNT_MAX {
             return Err(Error::TooLarge {
@@ -144,11 +155,39 @@ impl Core {
                 limit: CHUNK_COUNT_MAX,
             });
         }
-        self.open_chunk(&mut opener, chunk);
-        Ok(self
-            .tail
-            .try_reserve(len, space)
-            .map_or(Attempt::Again, Attempt::Taken))
+        self.open_chunk(opener, chunk);
+        Ok(None)
+    }
+
+    /// See `Log::leave_segments`.
+    pub(crate) fn leave_segments(&self) -> Result<()> {
+        let end = {
+            // A file that is being made is waited for, and left too.
+            let _turn = self.preparing.lock();
+            let end = self.opener.lock().prepared_end;
+            // First, because without it nothing may be left.
+            self.prepare_next(end)?;
+            end
+        };
+        while let Some(obstacle) = self.leave_chunk(end)? {
+            match obstacle {
+                Attempt::Backlog(before) => self.wait_for_backlog(before)?,
+                Attempt::Segment => self.prepare_ahead()?,
+                Attempt::Taken(_) | Attempt::Again => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the open chunk, however full, if it lies below `end`. `None` if it does not.
+    fn leave_chunk(&self, end: u64) -> Result<Option<Attempt>> {
+        let mut opener = self.opener.lock();
+        self.check_usable()?;
+        if self.layout.chunk_start(opener.chunk) >= end {
+            return Ok(None);
+        }
+        let obstacle = self.open_next(&mut opener, 0, Space::Row)?;
+        Ok(Some(obstacle.unwrap_or(Attempt::Again)))
     }
 
     /// Whether one more chunk may be unwritten, and a slot is free for its batch.
@@ -237,10 +276,16 @@ impl Core {
             if prepared_end >= wanted {
                 return Ok(());
             }
-            self.files.prepare(self.layout.segment_of(prepared_end))?;
-            let mut opener = self.opener.lock();
-            opener.prepared_end = prepared_end + self.layout.segment_bytes();
-            self.publish_ends(&opener);
+            self.prepare_next(prepared_end)?;
         }
+    }
+
+    /// Prepares the segment behind those that are. The caller has the preparing latch.
+    fn prepare_next(&self, prepared_end: u64) -> Result<()> {
+        self.files.prepare(self.layout.segment_of(prepared_end))?;
+        let mut opener = self.opener.lock();
+        opener.prepared_end = prepared_end + self.layout.segment_bytes();
+        self.publish_ends(&opener);
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{Fixture, by_hand, number_of, payload, row, write_commit, write_row};
 use pbxt_base::{Error, Lsn};
 use pbxt_io::{Disk, OsDisk};
-use pbxt_segment::Geometry;
+use pbxt_segment::{Geometry, SegmentClass};
 use pbxt_txlog::{LogOptions, SegmentScan, Space};
 use std::sync::Arc;
 use std::thread;
@@ -72,6 +72,68 @@ fn records_are_read_from_memory_and_from_disk() {
         stats.cache_evictions > 50 && stats.cache_bytes <= 96 << 10,
         "{stats:?}"
     );
+}
+
+#[test]
+fn the_log_leaves_the_segments_that_were_made_before() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let fixture = Fixture::open(os_disk(&dir)).expect("opens");
+    let mut written = Vec::new();
+    for round in 0..4_u64 {
+        for number in 100 * round..100 * round + 50 {
+            write_row(&fixture.log, number, 200).expect("space");
+            written.push(number);
+        }
+        if round % 2 == 0 {
+            // The next segment is ready, too.
+            fixture.log.background_step();
+        }
+        let made = fixture.store.list(SegmentClass::Hot).expect("a listing");
+        fixture.log.leave_segments().expect("space");
+        let (lsn, _) = write_row(&fixture.log, 100 * round + 50, 200).expect("space");
+        written.push(100 * round + 50);
+        let segment = lsn.raw() / Geometry::small().hot_segment_bytes;
+        let last = made.last().expect("a segment").raw();
+        assert!(segment > u64::from(last), "D35: segment {segment} after {last}");
+    }
+    fixture.log.close().expect("closes");
+    drop(fixture);
+    let fixture = Fixture::open(os_disk(&dir)).expect("opens");
+    assert_eq!(fixture.numbers(), written);
+    let guard = crossbeam_epoch::pin();
+    for (lsn, number) in &fixture.seen {
+        let record = fixture.log.read(*lsn, &guard).expect("reads");
+        assert_eq!(number_of(record.as_row().expect("a row").payload()), *number);
+    }
+}
+
+#[test]
+fn segments_are_left_beside_writers() {
+    const WRITERS: u64 = 3;
+    const ROWS: u64 = 600;
+    let dir = tempfile::tempdir().expect("a directory");
+    let fixture = Fixture::open_with(os_disk(&dir), Geometry::small(), LogOptions::default()).expect("opens");
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let log = &fixture.log;
+            scope.spawn(move || {
+                for number in writer * ROWS..(writer + 1) * ROWS {
+                    let (_, end) = write_row(log, number, 300).expect("space");
+                    if number.is_multiple_of(50) {
+                        log.wait_durable(end).expect("durable");
+                    }
+                }
+            });
+        }
+        for _ in 0..5 {
+            fixture.log.leave_segments().expect("space");
+        }
+    });
+    fixture.log.close().expect("closes");
+    drop(fixture);
+    let mut found = Fixture::open(os_disk(&dir)).expect("opens").numbers();
+    found.sort_unstable();
+    assert_eq!(found, (0..WRITERS * ROWS).collect::<Vec<_>>());
 }
 
 #[test]

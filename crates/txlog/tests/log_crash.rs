@@ -75,6 +75,33 @@ fn everything_acknowledged_survives_every_crash() {
     assert!(images > 300, "{images} images");
 }
 
+#[test]
+fn a_power_cut_while_segments_are_left_loses_nothing() {
+    let life = |disk: &SimDisk| {
+        let mut written = Vec::new();
+        let Ok(fixture) = Fixture::open_sim(disk) else {
+            return (written, 0);
+        };
+        let (first, done) = work(&fixture, 1, 12, &mut written);
+        if done.and_then(|()| fixture.log.leave_segments()).is_err() {
+            return (written, first);
+        }
+        let (second, _) = work(&fixture, 12, 24, &mut written);
+        (written, first.max(second))
+    };
+    let images = Sweep { seeds: 2, step: 1 }.run(life, |image, (written, acknowledged), case| {
+        let fixture = match Fixture::open_sim(image) {
+            Ok(fixture) => fixture,
+            Err(error) => {
+                assert_eq!(*acknowledged, 0, "{case}: does not open: {error}");
+                return;
+            }
+        };
+        check_prefix(&fixture.numbers(), written, *acknowledged, case);
+    });
+    assert!(images > 100, "{images} images");
+}
+
 /// Counts the images in which something acknowledged is lost when syncs of these files do nothing.
 fn losses_without_sync(prefix: &str) -> u64 {
     let losses = Cell::new(0);

@@ -138,6 +138,7 @@ impl Plan {
             host_version: Vec::new(),
             conflict_mode: pbxt::ConflictMode::Default,
             compression: pbxt::Compression::Default,
+            encrypted: false,
             temporary: false,
             provisional: false,
             host_record: Some(HostRecordDef {

@@ -198,6 +198,7 @@ impl Shape {
             host_version: Vec::new(),
             conflict_mode: ConflictMode::Default,
             compression: Compression::Default,
+            encrypted: false,
             temporary: false,
             provisional: false,
             host_record: Some(self.record()),

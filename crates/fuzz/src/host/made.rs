@@ -258,6 +258,7 @@ impl Made {
             conflict_mode: i32::from(conflict_mode),
             temporary,
             compression,
+            encrypted: 0,
             check_foreign_keys,
             default_record: if keeps_defaults { defaults.as_ptr() } else { null() },
             foreign_keys: references.as_ptr(),
