@@ -90,10 +90,11 @@ void order_scrub(THD*, struct st_mysql_sys_var*, void*, const void* value) {
   if (db) pbxt_scrub_now(db, *static_cast<const my_bool*>(value));
 }
 
-MYSQL_SYSVAR_BOOL(scrub_now, scrub_now, PLUGIN_VAR_NOCMDOPT,
-                  "ON: read all files at once and compare them with their checksums; OFF: end that. The value is "
-                  "always OFF, the status variables pbxt_scrub_... say how far it is",
-                  NULL, order_scrub, FALSE);
+MYSQL_SYSVAR_BOOL(
+    scrub_now, scrub_now, PLUGIN_VAR_NOCMDOPT,
+    "ON: read all files at once and compare them with their checksums; OFF: end that. The value is "
+    "always OFF, the status variables pbxt_scrub_... say how far it is",
+    NULL, order_scrub, FALSE);
 MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
                    "Seconds to wait for a row lock; the shorter one of this and lock_wait_timeout counts",
                    NULL, NULL, 50, 0, 365UL * 24 * 3600, 0);
@@ -184,7 +185,7 @@ struct st_mysql_sys_var* system_variables[] = {MYSQL_SYSVAR(data_dir),
 #undef PBXT_LIST_OLD
 
 Settings settings_at_start() {
-  return Settings{data_dir,           cache_size,         static_cast<uint8_t>(direct_io),
+  return Settings{data_dir,          cache_size,         static_cast<uint8_t>(direct_io),
                   encryption_key_id, encrypt_files != 0, static_cast<bool>(restore_definitions)};
 }
 

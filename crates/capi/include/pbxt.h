@@ -145,8 +145,7 @@ pbxt_status pbxt_close(pbxt_db* db); /* all sessions and tables are closed befor
 pbxt_status pbxt_set_max_snapshot_age(pbxt_db* db, uint64_t seconds);
 /* Write every deadlock to the host's log, not only the newest to the status report. Any time. */
 pbxt_status pbxt_set_print_all_deadlocks(pbxt_db* db, uint8_t on);
-/* In how many hours all files are read once and compared with their checksums; 0 = only by pbxt_scrub_now().
- * Damage goes to the host's log. Any time. */
+/* Hours in which all files are read once and verified; 0 = only by pbxt_scrub_now(). Any time. */
 pbxt_status pbxt_set_scrub_hours(pbxt_db* db, uint64_t hours);
 /* Begins to read all files at once, or with 0 ends what was begun so. Needs background threads. Any time. */
 pbxt_status pbxt_scrub_now(pbxt_db* db, uint8_t on);
@@ -756,8 +755,7 @@ pbxt_status pbxt_insert(pbxt_cursor* cursor, const uint8_t* record);
 pbxt_status pbxt_update(pbxt_cursor* cursor, uint64_t row_id, const uint8_t* old_record,
                         const uint8_t* new_record);
 pbxt_status pbxt_delete(pbxt_cursor* cursor, uint64_t row_id, const uint8_t* record);
-/* Deletes the rows that the table scan comes to next, at most `limit`. PBXT_END: fewer, the scan is over.
- * After an error the statement must be rolled back. */
+/* Deletes the rows that the table scan comes to next, at most `limit`. PBXT_END: fewer, the scan is over. */
 pbxt_status pbxt_delete_scanned(pbxt_cursor* cursor, uint64_t limit, uint64_t* deleted);
 
 /* Many rows: between begin and end the engine may take the rows of pbxt_insert into a load, which is sorted
@@ -766,8 +764,7 @@ pbxt_status pbxt_delete_scanned(pbxt_cursor* cursor, uint64_t limit, uint64_t* d
  * begin before the first row, when it is known whether the statement wants an answer for each row. Rows in a
  * load have no row id yet: pbxt_cursor_row_id gives 0. One bracket per cursor's table and session; begin
  * forgets an older one. */
-#define PBXT_BULK_ROW_ANSWERS \
-  1u /* duplicate keys must be told row by row: IGNORE, REPLACE, ON DUPLICATE KEY UPDATE */
+#define PBXT_BULK_ROW_ANSWERS 1u /* each row's answer is wanted: IGNORE, REPLACE, ON DUPLICATE KEY UPDATE */
 pbxt_status pbxt_bulk_begin(pbxt_cursor* cursor, uint64_t expected_rows, uint32_t flags);
 /* Without abort: every row taken in is in the table, or an error tells why not; then the statement must be
  * rolled back. With abort: what was taken in and is not yet in the table is forgotten. PBXT_DUPLICATE_KEY:

@@ -254,12 +254,16 @@ impl Database {
         loads.for_each(|record| db.maintenance.note_load(Lsn::new(0), record));
         db.note_recovery(started, found.records, found.bytes);
         if options.background {
-            db.start_housekeeper()?;
-            db.start_checkpoints()?;
-            db.start_upkeep()?;
-            db.start_scrub()?;
+            db.start_background()?;
         }
         Ok(db)
+    }
+
+    fn start_background(self: &Arc<Self>) -> Result<()> {
+        self.start_housekeeper()?;
+        self.start_checkpoints()?;
+        self.start_upkeep()?;
+        self.start_scrub()
     }
 
     fn note_recovery(&self, started_millis: u64, records: u64, bytes: u64) {

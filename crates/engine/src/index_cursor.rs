@@ -445,11 +445,7 @@ impl Cursor {
             let row = self.index.group_row;
             self.note_row(session, row);
             if show.wants_key() && self.is_plain(row) {
-                self.check_kill(session)?;
-                show.key(&self.index.group_key, &self.index.group_unpack)?;
-                self.note_shown(row);
-                std::mem::swap(&mut self.index.current_key, &mut self.index.group_key);
-                self.index.current_row = row;
+                self.show_key(session, row, &mut show)?;
                 return Ok(true);
             }
             self.take_ready();
@@ -478,6 +474,17 @@ impl Cursor {
         // As if the next key had been met.
         self.index.ended |= self.index.is_of_key;
         Ok(false)
+    }
+
+    /// Shows a row by its entry alone.
+    #[inline]
+    fn show_key(&mut self, session: &Session, row: RowId, show: &mut impl Show) -> Result<()> {
+        self.check_kill(session)?;
+        show.key(&self.index.group_key, &self.index.group_unpack)?;
+        self.note_shown(row);
+        std::mem::swap(&mut self.index.current_key, &mut self.index.group_key);
+        self.index.current_row = row;
+        Ok(())
     }
 
     /// What the host says to the entry just taken (rule X16).

@@ -12,7 +12,7 @@ use crate::snapshot_age::OldestSnapshot;
 use crate::space::Space;
 use crate::table::{Index, Table};
 use pbxt_base::TableId;
-use pbxt_segment::{BlockCacheStats, SegmentClass};
+use pbxt_segment::{BlockCacheStats, SegmentClass, SegmentStore};
 use pbxt_txlog::LogStats;
 use std::sync::atomic::Ordering;
 
@@ -298,16 +298,7 @@ impl Database {
         };
         line(format!("PBXT {} STATUS OUTPUT", env!("CARGO_PKG_VERSION")));
         line(format!("Database: {}", self.store.location()));
-        line(format!("Rows and indexes are read {}", self.store.block_reads()));
-        line(format!("The log is written {}", self.store.log_writes()));
-        line(format!(
-            "New files are {}encrypted",
-            if self.store.encrypts_new_files() {
-                ""
-            } else {
-                "not "
-            }
-        ));
+        write_files(&mut line, &self.store);
         line(format!(
             "Health: {}",
             self.poisoned()
@@ -365,6 +356,14 @@ impl Database {
             out.push_str(&deadlock);
         }
     }
+}
+
+/// How files are read and written.
+fn write_files(line: &mut impl FnMut(String), store: &SegmentStore) {
+    line(format!("Rows and indexes are read {}", store.block_reads()));
+    line(format!("The log is written {}", store.log_writes()));
+    let not = if store.encrypts_new_files() { "" } else { "not " };
+    line(format!("New files are {not}encrypted"));
 }
 
 /// What is kept in memory; `cache_bytes` is the setting.
