@@ -40,21 +40,21 @@ impl Database {
     /// # Errors
     /// Those of the steps but for want of space; what was done before stays.
     pub fn compact(&self, mut goes_on: impl FnMut(&Compaction) -> bool) -> Result<bool> {
-        if self.log.tail().raw() != self.upkeep.compacted_at.load(Ordering::Relaxed) {
+        // A checkpoint lets stamps of loads be settled, and what they kept be merged: nothing must be left to do behind it either.
+        let mut is_behind = self.log.tail().raw() == self.upkeep.compacted_at.load(Ordering::Relaxed);
+        if !is_behind {
             self.finish_segment()?;
         }
         let counters = &self.upkeep.counters;
         let without_space = counters.steps_without_space.get();
         let reads_max = counters.merge_bytes_read.get() + self.reads_of_compaction();
         let mut steps = 0;
-        // A checkpoint lets stamps of loads be settled, and what they kept be merged: nothing must be left to do behind it either.
-        let mut is_behind = false;
         loop {
             self.housekeeping_step();
             let made = self.maintenance_step(true)?;
             let worked = self.upkeep_step_for(Need::Possible)? == Progress::Worked;
             let is_idle = !made && !worked;
-            if is_idle && (is_behind || self.is_saved()) {
+            if is_idle && is_behind {
                 break;
             }
             if is_idle {

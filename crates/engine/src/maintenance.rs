@@ -272,12 +272,6 @@ impl Database {
         }
     }
 
-    /// True if a checkpoint would save nothing new and give nothing back.
-    pub(crate) fn is_saved(&self) -> bool {
-        let quiet_at = self.maintenance.quiet_at.load(Ordering::Relaxed);
-        quiet_at == self.log.tail().raw() && self.checkpoint_gain() == 0
-    }
-
     /// The last checkpoint of an orderly close, so that the next opening reads no log. That it fails is no reason not to
     /// close: the log has everything.
     pub(crate) fn checkpoint_for_close(&self) -> Result<()> {
