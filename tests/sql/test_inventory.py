@@ -42,7 +42,7 @@ def test_a_table_and_its_indexes_are_listed_with_what_they_take(db):
     indexes = db.rows(
         f"SELECT INDEX_NAME, IS_UNIQUE, ENTRIES >= {ROWS}, RUN_BYTES > 0 FROM information_schema.PBXT_INDEXES WHERE TABLE_SCHEMA = '{db.name}' ORDER BY INDEX_ID"
     )
-    assert indexes == [("PRIMARY", 1, 1, 1), ("kv", 0, 1, 1), ("kw", 1, 1, 1)]
+    assert indexes == [("PRIMARY", 1, 1, 1), ("kw", 1, 1, 1), ("kv", 0, 1, 1)]
 
 
 def test_runs_add_up_to_tables_and_indexes(db):
