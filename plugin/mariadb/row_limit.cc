@@ -27,10 +27,11 @@ uint64_t rows_wanted(THD* thd, const TABLE* table, bool in_order) {
   // Of a join each table is read as often as the others say, but for those of one known row; groups and sums
   // need all rows.
   bool is_alone = join->table_count - join->const_tables == 1;
-  if (!is_alone || join->row_limit == HA_POS_ERROR || join->implicit_grouping) return 0;
-  if (join->select_options & OPTION_FOUND_ROWS) return 0;
-  if ((join->order || join->group_list || join->select_distinct) && !in_order) return 0;
-  return join->row_limit;
+  if (!is_alone || join->implicit_grouping || join->group_list || join->select_distinct) return 0;
+  if ((join->select_options & OPTION_FOUND_ROWS) || (join->order && !in_order)) return 0;
+  // Where there is an order the other one is that of rows behind a sort.
+  ha_rows limit = join->order ? join->select_limit : join->row_limit;
+  return limit == HA_POS_ERROR ? 0 : limit;
 }
 
 }  // namespace pbxt
