@@ -184,7 +184,8 @@ impl FetchAhead {
     /// Rule X51.
     fn next_limit(&self) -> usize {
         let grown = |growth: usize| (self.limit * growth).clamp(FIRST, ENTRIES_MAX);
-        let left = self.expected.saturating_sub(self.served + u64::from(self.moves)) as usize;
+        let shown = self.served + u64::from(MOVES_BEFORE);
+        let left = self.expected.saturating_sub(shown) as usize;
         match (self.expected, left) {
             (0, _) => grown(GROWTH),
             (_, 0) => grown(GROWTH_BEYOND),
@@ -347,7 +348,7 @@ mod tests {
         assert_eq!(stretches(0, 3), [32, 1024, 32_768]);
         assert_eq!(stretches(20, 3), [32, 64, 128], "the first one is not shorter");
         assert_eq!(stretches(60, 4), [32, 32, 64, 128]);
-        assert_eq!(stretches(1000, 4), [32, 951, 1902, 3804]);
+        assert_eq!(stretches(1000, 4), [32, 952, 1904, 3808]);
     }
 
     #[test]
