@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use pbxt_base::{Lsn, RowId, SegmentId, TxnId, stop_point};
 use pbxt_index::{PIECE_BYTES_MAX, Run};
 use pbxt_io::for_each_parallel;
-use pbxt_segment::{PieceFile, PieceWriter, SegmentClass};
+use pbxt_segment::{Codec, PieceFile, PieceWriter, SegmentClass};
 use pbxt_txn::Stamp;
 use roaring::RoaringTreemap;
 use std::sync::Arc;
@@ -208,7 +208,8 @@ impl BulkWriter {
     fn begin_row_file(&mut self) -> Result<PieceWriter> {
         let mut out = self.keys.create(SegmentClass::Cold)?;
         // Rule L14.
-        if self.db.has_background() && self.db.threads > 1 {
+        let compresses = self.table.def().compression.base() != Codec::Plain;
+        if compresses && self.db.has_background() && self.db.threads > 1 {
             out.press_aside()?;
         }
         Ok(out)
