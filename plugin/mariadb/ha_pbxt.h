@@ -1,10 +1,10 @@
 /*
  * ha_pbxt.h: the handler: one use of one table by one connection at a time.
  *
- * The methods are spread over ha_pbxt.cc (life cycle, locks, statistics), ha_pbxt_read.cc, ha_pbxt_write.cc,
- * ha_pbxt_checked_keys.cc, ha_pbxt_ddl.cc and ha_pbxt_alter.cc. A handler has one cursor for its whole life.
- * It is bound to the connection's session once a statement; nothing on the path of a single row allocates,
- * locks, or looks anything up.
+ * The methods are spread over ha_pbxt.cc (life cycle, locks, statistics), ha_pbxt_read.cc,
+ * ha_pbxt_ranges.cc, ha_pbxt_write.cc, ha_pbxt_checked_keys.cc, ha_pbxt_ddl.cc and ha_pbxt_alter.cc. A
+ * handler has one cursor for its whole life. It is bound to the connection's session once a statement;
+ * nothing on the path of a single row allocates, locks, or looks anything up.
  */
 #ifndef PBXT_PLUGIN_HA_PBXT_H
 #define PBXT_PLUGIN_HA_PBXT_H
@@ -15,6 +15,7 @@
 
 #include "foreign_keys.h"
 #include "open_table.h"
+#include "pbxt_ranges.h"
 #include "plugin.h"
 #include "rows_done.h"
 
@@ -82,6 +83,10 @@ class ha_pbxt final : public handler {
   int index_last(uchar* record) override;
   int index_next_same(uchar* record, const uchar* key, uint key_length) override;
   int read_range_first(const key_range* start, const key_range* end, bool equal, bool sorted) override;
+  /* ha_pbxt_ranges.cc */
+  int multi_range_read_init(RANGE_SEQ_IF* sequence, void* parameter, uint ranges, uint mode,
+                            HANDLER_BUFFER* buffer) override;
+  int multi_range_read_next(range_id_t* range) override;
   void unlock_row() override { pbxt_unlock_row(cursor_); }
   void try_semi_consistent_read(bool on) override { pbxt_try_semi_consistent(cursor_, on); }
   bool was_semi_consistent_read() override { return pbxt_was_semi_consistent(cursor_) != 0; }
@@ -188,6 +193,9 @@ class ha_pbxt final : public handler {
   void move_key_columns(my_ptrdiff_t distance);
   static int judge_entry(void* self, uint8_t* record, uint64_t row_id);
   int set_end_of_range(const key_range* end);
+  int begin_ranges();
+  int next_of_ranges(uchar* record);
+  static int next_range(void* self, pbxt_range* range) noexcept;
   int alter(TABLE* altered, Alter_inplace_info* info);
   int raise_next_value(const Alter_inplace_info* info);
   /* pbxt_index_build_run or pbxt_index_build_catch_up. */
@@ -226,7 +234,11 @@ class ha_pbxt final : public handler {
   bool seek_is_current_ = false; /* the cursor was placed by a search with seek_length_ bytes */
   bool range_end_set_ = false;
   bool in_range_first_ = false;
-  bool in_order_ = false; /* the statement wants rows in the order of the index */
+  bool reads_ranges_ = false; /* many as one scan */
+  bool ranges_begun_ = false; /* the engine has been told */
+  bool shows_ranges_ = false; /* the next row of the index is the next one of them */
+  range_id_t shown_range_{};  /* whose row was the last */
+  bool in_order_ = false;     /* the statement wants rows in the order of the index */
   bool all_columns_ = false;
   bool reads_newest_ = false;   /* read_newest(true) was the last call */
   uchar* reading_ = nullptr;    /* the record being read */

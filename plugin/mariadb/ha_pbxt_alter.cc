@@ -137,7 +137,8 @@ bool ha_pbxt::check_if_incompatible_data(HA_CREATE_INFO* create_info, uint chang
 
 /* Nobody else uses the table here, and it is not the place to wait: transactions of other tables may have
  * rows of it by their foreign keys. */
-bool ha_pbxt::prepare_inplace_alter_table(TABLE*, Alter_inplace_info* info) {
+bool ha_pbxt::prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* info) {
+  warn_about_options(ha_thd(), altered->s->option_struct, table->s->option_struct);
   info->handler_ctx = new AlterContext(name_);
   return false;
 }

@@ -15,13 +15,15 @@
 namespace pbxt {
 namespace {
 
-void warn_about_ignored_options(THD* thd, const HA_CREATE_INFO* create_info) {
-  if (create_info->data_file_name)
+void warn_about(THD* thd, bool is_given, const char* option) {
+  if (is_given)
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED,
-                        ER_THD(thd, WARN_OPTION_IGNORED), "DATA DIRECTORY");
-  if (create_info->index_file_name)
-    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED,
-                        ER_THD(thd, WARN_OPTION_IGNORED), "INDEX DIRECTORY");
+                        ER_THD(thd, WARN_OPTION_IGNORED), option);
+}
+
+void warn_about_directories(THD* thd, const HA_CREATE_INFO* create_info) {
+  warn_about(thd, create_info->data_file_name, "DATA DIRECTORY");
+  warn_about(thd, create_info->index_file_name, "INDEX DIRECTORY");
 }
 
 struct CheckReport {
@@ -41,11 +43,24 @@ void report_progress(void* context, uint64_t done, uint64_t total) {
 
 }  // namespace
 
+void warn_about_options(THD* thd, const ha_table_option_struct* options,
+                        const ha_table_option_struct* before) {
+  static const ha_table_option_struct kNone{};
+  const ha_table_option_struct &now = options ? *options : kNone, &then = before ? *before : kNone;
+  warn_about(thd, now.page_compressed && !then.page_compressed, "PAGE_COMPRESSED");
+  bool is_new_level = now.page_compression_level != then.page_compression_level;
+  warn_about(thd, now.page_compression_level && is_new_level, "PAGE_COMPRESSION_LEVEL");
+  bool is_new_key = now.encryption_key_id != then.encryption_key_id;
+  warn_about(thd, now.encryption_key_id && is_new_key, "ENCRYPTION_KEY_ID");
+  warn_about(thd, now.atomic_writes && now.atomic_writes != then.atomic_writes, "ATOMIC_WRITES");
+}
+
 int ha_pbxt::create(const char* name, TABLE* form, HA_CREATE_INFO* create_info) {
   THD* thd = ha_thd();
-  warn_about_ignored_options(thd, create_info);
+  warn_about_directories(thd, create_info);
   const ha_table_option_struct* options =
       create_info->option_struct ? create_info->option_struct : form->s->option_struct;
+  warn_about_options(thd, options, nullptr);
   if (const char* why = refuse_encryption(options)) {
     my_printf_error(ER_ILLEGAL_HA_CREATE_OPTION, "%s", MYF(0), why);
     return HA_WRONG_CREATE_OPTION;
@@ -105,7 +120,8 @@ int ha_pbxt::check(THD* thd, HA_CHECK_OPT* options) {
   CheckReport report{thd, table};
   uint64_t findings = 0;
   thd_progress_init(thd, asks_parents ? 2 : 1);
-  pbxt_status status = pbxt_table_check(open_table_->core(), session_->core(), report_finding,
+  bool is_quick = (options->flags & T_QUICK) && !asks_parents;
+  pbxt_status status = pbxt_table_check(open_table_->core(), session_->core(), is_quick, report_finding,
                                         report_progress, &report, &findings);
   // What a damaged table shows says nothing of its parents.
   if (status == PBXT_OK && findings == 0 && asks_parents) {

@@ -281,6 +281,7 @@ int ha_pbxt::index_read_last_map(uchar* record, const uchar* key, key_part_map m
 
 int ha_pbxt::index_next(uchar* record) {
   prepare_record(record);
+  if (unlikely(shows_ranges_)) return next_of_ranges(record);
   return found(pbxt_index_next(cursor_, record), HA_ERR_END_OF_FILE);
 }
 

@@ -153,7 +153,12 @@ const char* no_file_extensions[] = {NullS};
 ha_create_table_option table_options[] = {
     HA_TOPTION_ENUM("CONFLICT_MODE", conflict_mode, "DEFAULT,ERROR,WAIT", 0),
     HA_TOPTION_ENUM("COMPRESSION", compression, "DEFAULT,NONE,LZ4,ZSTD", 0),
-    HA_TOPTION_ENUM("ENCRYPTED", encrypted, "DEFAULT,YES,NO", 0), HA_TOPTION_END};
+    HA_TOPTION_ENUM("ENCRYPTED", encrypted, "DEFAULT,YES,NO", 0),
+    HA_TOPTION_BOOL("PAGE_COMPRESSED", page_compressed, 0),
+    HA_TOPTION_NUMBER("PAGE_COMPRESSION_LEVEL", page_compression_level, 0, 0, 9, 1),
+    HA_TOPTION_NUMBER("ENCRYPTION_KEY_ID", encryption_key_id, 0, 0, UINT_MAX32, 1),
+    HA_TOPTION_ENUM("ATOMIC_WRITES", atomic_writes, "DEFAULT,ON,OFF", 0),
+    HA_TOPTION_END};
 
 }  // namespace
 

@@ -38,6 +38,11 @@ struct ha_table_option_struct {
   uint conflict_mode; /* position in "DEFAULT,ERROR,WAIT" = pbxt_conflict_mode */
   uint compression;   /* position in "DEFAULT,NONE,LZ4,ZSTD" = pbxt_table_def.compression */
   uint encrypted;     /* position in "DEFAULT,YES,NO" */
+  /* InnoDB's, taken so that its tables convert and its dumps load; without effect. */
+  bool page_compressed;
+  ulonglong page_compression_level;
+  ulonglong encryption_key_id;
+  uint atomic_writes; /* position in "DEFAULT,ON,OFF" */
 };
 
 namespace pbxt {
@@ -89,6 +94,10 @@ const pbxt_host* host_callbacks();
 const pbxt_keys* keys();
 bool asks_for_encryption(const ha_table_option_struct* options);
 const char* refuse_encryption(const ha_table_option_struct* options); /* null, or why they cannot be */
+
+/* ha_pbxt_ddl.cc: options of InnoDB that are new and have no effect here; `before` may be null */
+void warn_about_options(THD* thd, const ha_table_option_struct* options,
+                        const ha_table_option_struct* before);
 
 /* instruments.cc */
 const pbxt_instruments* instruments(); /* null while the performance schema is off */

@@ -256,6 +256,14 @@ def damaged_rows(own_server):
     session.close()
 
 
+def test_a_quick_check_passes_over_what_lies_between_the_ends(damaged_rows):
+    _, session, _ = damaged_rows
+    assert session.rows("CHECK TABLE d.s QUICK")[-1][3] == "OK"
+    for depth in ("", "FAST", "MEDIUM", "EXTENDED", "QUICK EXTENDED"):
+        answer = session.rows(f"CHECK TABLE d.s {depth}")
+        assert answer[-1][3] == "Corrupt", (depth, answer)
+
+
 def assert_most_are_there(saved, rows):
     """All that is there is right, one block is missing, and of the rows with large values one."""
     assert set(saved) <= set(rows)

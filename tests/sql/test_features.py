@@ -299,6 +299,43 @@ def test_directories_of_tables_are_ignored_with_a_warning(db, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+INNODB_OPTIONS = ("PAGE_COMPRESSED=1", "PAGE_COMPRESSION_LEVEL=6", "ENCRYPTION_KEY_ID=1", "ATOMIC_WRITES='ON'")
+
+
+def ignored_options(db):
+    """The options of InnoDB that the last statement's warnings name."""
+    names = {option.partition("=")[0] for option in INNODB_OPTIONS}
+    return [name for name in sorted(names) for row in db.rows("SHOW WARNINGS") if row[1] == 1618 and f"<{name}>" in row[2]]
+
+
+@pytest.mark.pbxt_only
+def test_the_dump_of_a_table_with_options_of_innodb_loads(db):
+    db.ok(f"CREATE TABLE t (n INT PRIMARY KEY, w TEXT) ENGINE={{engine}} ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8 STATS_PERSISTENT=1 {' '.join(INNODB_OPTIONS)}")
+    assert ignored_options(db) == sorted(option.partition("=")[0] for option in INNODB_OPTIONS)
+    db.ok("INSERT INTO t VALUES (1, 'one')")
+    shown = db.rows("SHOW CREATE TABLE t")[0][1]
+    for option in INNODB_OPTIONS:
+        name, _, value = option.partition("=")
+        assert f"`{name}`={value}" in shown, shown
+    db.ok("DROP TABLE t")
+    db.ok(shown)
+    assert db.rows("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+@pytest.mark.pbxt_only
+def test_a_table_with_options_of_innodb_changes_its_engine(db):
+    db.ok(f"CREATE TABLE t (n INT PRIMARY KEY, w TEXT) ENGINE=InnoDB {INNODB_OPTIONS[0]} {INNODB_OPTIONS[1]}")
+    db.ok("INSERT INTO t VALUES (1, 'one')")
+    db.ok("ALTER TABLE t ENGINE={engine}")
+    assert ignored_options(db) == ["PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL"]
+    assert db.rows("SELECT * FROM t") == [(1, "one")]
+    # Only what is new is told, and nothing is copied for it.
+    db.ok("ALTER TABLE t ATOMIC_WRITES=OFF, ALGORITHM=INSTANT")
+    assert ignored_options(db) == ["ATOMIC_WRITES"]
+    db.ok("ALTER TABLE t COMMENT='x', ALGORITHM=INSTANT")
+    assert ignored_options(db) == []
+
+
 def test_a_table_without_its_definition_file_is_not_there(own_server, engine):
     server = own_server()
     connection = server.connect()

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define PBXT_ABI_VERSION 8u
+#define PBXT_ABI_VERSION 9u
 
 typedef struct pbxt_db pbxt_db;           /* one open database directory */
 typedef struct pbxt_session pbxt_session; /* one connection: at most one transaction at a time */
@@ -598,9 +598,9 @@ pbxt_status pbxt_table_host_version(pbxt_db* db, const char* name, size_t name_l
 pbxt_status pbxt_table_host_image(pbxt_db* db, const char* name, size_t name_len,
                                   void (*give)(void* ctx, const uint8_t* image, size_t len), void* ctx);
 
-/* Verifies rows, chains and indexes against each other for the session's snapshot; report() gets one line a
- * finding. findings counts them. Can be stopped by kill. progress may be NULL. */
-pbxt_status pbxt_table_check(pbxt_table* table, pbxt_session* session,
+/* Verifies rows, chains and indexes against each other for the session's snapshot, or if quick the ends of
+ * all pieces; report() gets one line a finding. Can be stopped by kill. progress may be NULL. */
+pbxt_status pbxt_table_check(pbxt_table* table, pbxt_session* session, int quick,
                              void (*report)(void* ctx, const char* text),
                              void (*progress)(void* ctx, uint64_t done, uint64_t total), void* ctx,
                              uint64_t* findings);

@@ -145,7 +145,7 @@ unsafe fn host_record<'a>(record: *const u8, length: usize) -> HostRecord<'a> {
 }
 
 #[inline]
-fn answer(found: bool, otherwise: Status) -> Result<(), Failure> {
+pub(crate) fn answer(found: bool, otherwise: Status) -> Result<(), Failure> {
     if found {
         Ok(())
     } else {

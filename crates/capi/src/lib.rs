@@ -1,6 +1,6 @@
 //! The C interface of PBXT: converts arguments, calls one engine function, converts the error, stops panics.
 //!
-//! Why it exists: hosts in other languages; the contract is `include/pbxt.h`.
+//! Why it exists: hosts in other languages; the contract is `include/pbxt.h` and the headers beside it.
 //! Rules: no decision is taken here. Every entry point goes through `guard::call`, which turns a panic into
 //! `PBXT_INTERNAL` and keeps the sentence of the last error for `pbxt_error_text`.
 
@@ -21,6 +21,7 @@ mod inventory;
 mod judge;
 mod keys;
 mod observer;
+mod ranges;
 mod reports;
 mod salvage;
 mod session;
@@ -47,6 +48,7 @@ pub use inventory::*;
 pub use judge::*;
 pub use keys::PbxtKeys;
 pub use observer::PbxtHost;
+pub use ranges::*;
 pub use reports::*;
 pub use salvage::*;
 pub use session::*;

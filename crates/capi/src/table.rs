@@ -340,6 +340,7 @@ pub unsafe extern "C" fn pbxt_table_host_image(
 pub unsafe extern "C" fn pbxt_table_check(
     handle: *mut PbxtTable,
     session_handle: *mut PbxtSession,
+    quick: i32,
     report: unsafe extern "C" fn(*mut c_void, *const c_char),
     progress: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
     ctx: *mut c_void,
@@ -359,7 +360,7 @@ pub unsafe extern "C" fn pbxt_table_check(
                 unsafe { progress(ctx, done, total) }
             }
         };
-        let count = table.host.check(session, &mut tell, &mut advance)?;
+        let count = table.host.check(session, quick != 0, &mut tell, &mut advance)?;
         // SAFETY: a place of the caller.
         unsafe { *findings = count };
         Ok(())

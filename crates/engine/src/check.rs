@@ -13,6 +13,7 @@
 
 use crate::check_diff::name_differences;
 use crate::check_digest::{Digests, digests_of_index, digests_of_rows};
+use crate::check_quick::check_table_quickly;
 use crate::check_runs::{check_index_runs, check_row_runs};
 use crate::error::{Error, Result};
 use crate::host::HostTable;
@@ -52,6 +53,11 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// How many sentences there are.
+    pub(crate) fn findings(&self) -> u64 {
+        self.findings
+    }
+
     /// Says that all is done.
     pub(crate) fn end(&mut self) {
         (self.progress)(self.total, self.total);
@@ -87,10 +93,21 @@ impl<'a> Check<'a> {
     pub(crate) fn step(&mut self, session: &Session) -> Result<()> {
         self.done += 1;
         if self.done.is_multiple_of(STEPS_PER_REPORT) {
-            (self.progress)(self.done.min(self.total), self.total);
-            if session.db.waits.host_killed(session.gate()) {
-                return Err(Error::Killed);
-            }
+            self.report(session)?;
+        }
+        Ok(())
+    }
+
+    /// Notes something done that took reads of its own.
+    pub(crate) fn step_far(&mut self, session: &Session) -> Result<()> {
+        self.done += 1;
+        self.report(session)
+    }
+
+    fn report(&mut self, session: &Session) -> Result<()> {
+        (self.progress)(self.done.min(self.total), self.total);
+        if session.db.waits.host_killed(session.gate()) {
+            return Err(Error::Killed);
         }
         Ok(())
     }
@@ -107,14 +124,20 @@ fn is_damage(error: &Error) -> bool {
 }
 
 impl HostTable {
-    /// Checks the table for the session's snapshot. Calls `tell` for findings and returns their number.
+    /// Checks the table, all of it for the session's snapshot, or `quickly` the ends of its pieces. Calls `tell` for findings and
+    /// returns their number.
     pub fn check(
         &self,
         session: &mut Session,
+        quickly: bool,
         tell: &mut dyn FnMut(&str),
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<u64> {
-        check_table(session, self.table(), tell, progress)
+        if quickly {
+            check_table_quickly(session, self.table(), tell, progress)
+        } else {
+            check_table(session, self.table(), tell, progress)
+        }
     }
 }
 

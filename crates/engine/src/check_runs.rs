@@ -22,7 +22,7 @@ const READ_BYTES: usize = 1 << 20;
 pub(crate) fn check_row_runs(session: &Session, table: &Table, check: &mut Check<'_>) -> Result<()> {
     let shape = table.base.shape();
     for run in &shape.runs {
-        check_order(run, check);
+        check_row_order(run, check);
         for piece in &run.pieces {
             check_row_piece(session, table, piece, check)?;
         }
@@ -30,7 +30,8 @@ pub(crate) fn check_row_runs(session: &Session, table: &Table, check: &mut Check
     Ok(())
 }
 
-fn check_order(run: &RowRun, check: &mut Check<'_>) {
+/// Pieces of a run follow each other.
+pub(crate) fn check_row_order(run: &RowRun, check: &mut Check<'_>) {
     for pair in run.pieces.windows(2).filter(|pair| pair[0].last >= pair[1].first) {
         check.find(&format!(
             "{}, section {}: it begins with row {}, but the piece before it ends with row {}",
@@ -95,13 +96,7 @@ pub(crate) fn check_index_runs(
 ) -> Result<()> {
     let name = &index.def.name;
     for run in &parts.runs {
-        let pairs = run.pieces.windows(2);
-        for pair in pairs.filter(|pair| pair[0].last_key() > pair[1].first_key()) {
-            let (file, section) = pair[1].reference();
-            check.find(&format!(
-                "index '{name}': section {section} of meta segment {file} begins with a key below the end of the piece before it"
-            ));
-        }
+        check_key_order(name, run, check);
         for piece in &run.pieces {
             let alone = Arc::new(Run::of(run.index, run.tag, vec![Arc::clone(piece)]));
             let checked = check_index_piece(session, name, piece, alone, check);
@@ -109,6 +104,23 @@ pub(crate) fn check_index_runs(
         }
     }
     Ok(())
+}
+
+/// Pieces of a run follow each other.
+pub(crate) fn check_key_order(name: &str, run: &Run, check: &mut Check<'_>) {
+    let pairs = run.pieces.windows(2);
+    for pair in pairs.filter(|pair| pair[0].last_key() > pair[1].first_key()) {
+        check.find(&format!(
+            "{} begins with a key below the end of the piece before it",
+            piece_place(name, &pair[1])
+        ));
+    }
+}
+
+/// How a finding names a piece.
+pub(crate) fn piece_place(name: &str, piece: &RunPiece) -> String {
+    let (file, section) = piece.reference();
+    format!("index '{name}': section {section} of meta segment {file}")
 }
 
 /// `alone`: a run of nothing but the piece.
@@ -119,8 +131,7 @@ fn check_index_piece(
     alone: Arc<Run>,
     check: &mut Check<'_>,
 ) -> Result<()> {
-    let (file, section) = piece.reference();
-    let place = format!("index '{name}': section {section} of meta segment {file}");
+    let place = piece_place(name, piece);
     let mut cursor = RunCursor::uncached(alone);
     cursor.seek(&SeekPos::START, true)?;
     let (mut key, mut row, mut entries) = (Vec::new(), RowId::new(0), 0_u64);

@@ -127,6 +127,8 @@ pub(crate) struct FetchAhead {
     keys: Vec<u8>,
     payloads: Vec<u8>,
     entries: Vec<Ahead>,
+    /// Of a read of many ranges: whose range each entry is in.
+    tags: Vec<u64>,
     /// Entries that were met and not wanted.
     passed: usize,
     /// Places of `entries` in row id order.
@@ -157,6 +159,7 @@ impl FetchAhead {
         self.keys.clear();
         self.payloads.clear();
         self.entries.clear();
+        self.tags.clear();
         self.passed = 0;
         self.order.clear();
         self.at = 0;
@@ -196,7 +199,8 @@ impl FetchAhead {
     /// Bytes of keys, entries and rows.
     fn bytes(&self) -> u64 {
         let of_entries = self.entries.len() * (size_of::<Ahead>() + size_of::<u32>());
-        (of_entries + self.keys.len() + self.payloads.len()) as u64
+        let of_tags = size_of_val(self.tags.as_slice());
+        (of_entries + of_tags + self.keys.len() + self.payloads.len()) as u64
     }
 
     fn room(&self) -> u64 {
@@ -227,6 +231,18 @@ impl FetchAhead {
             schema_version: 0,
             known: Known::Nothing,
         });
+    }
+
+    /// The same for an entry of one of many ranges.
+    pub(crate) fn push_of(&mut self, tag: u64, key: &[u8], row: RowId) {
+        self.tags.push(tag);
+        self.push(key, row);
+    }
+
+    /// The tag of the entry whose turn it was last.
+    pub(crate) fn tag(&self) -> u64 {
+        let last = self.at.checked_sub(1);
+        last.and_then(|at| self.tags.get(at)).copied().unwrap_or_default()
     }
 
     /// Places of the entries in row id order; how many there are.

@@ -40,7 +40,7 @@ mod judge;
 mod values;
 pub(crate) use build::StoredRecords;
 use foreign::Foreign;
-pub use index::HostIndex;
+pub use index::{HostBound, HostIndex, HostRange};
 pub use judge::EntryJudge;
 use judge::Judging;
 use values::{Met, RowValues};

@@ -4,8 +4,10 @@
 //! has learned since to extend its indexes, or one that was told to leave it, describes another extension than the table has.
 //! Rules: X47 what is stored decides; the declared parts have to be the same.
 
-use super::HostCursor;
+use super::{HostCursor, HostTable};
 use crate::error::Result;
+use crate::index_cursor::IndexRange;
+use crate::session::Session;
 use pbxt_rows::{ColumnSet, HostRecord, KeyMaker, KeyPart, KeySpec};
 
 /// One index as the host sees it when it opens a table.
@@ -49,7 +51,81 @@ fn context_of(part: &KeyPart, all: &[HostIndex]) -> Option<usize> {
         .map(|(_, &context)| context)
 }
 
+/// One end of a range: a search tuple.
+#[derive(Clone, Copy, Debug)]
+pub struct HostBound<'t> {
+    /// As for `seek`.
+    pub tuple: &'t [u8],
+    /// How many parts it has.
+    pub parts: usize,
+    /// Entries that begin with it are in the range.
+    pub inclusive: bool,
+}
+
+/// One of many ranges to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct HostRange<'t> {
+    /// None: from the first entry.
+    pub low: Option<HostBound<'t>>,
+    /// None: to the last one.
+    pub high: Option<HostBound<'t>>,
+    /// The host's name for it.
+    pub tag: u64,
+}
+
+impl HostTable {
+    /// The range as keys of the index.
+    fn range_of(&self, index: usize, range: &HostRange<'_>, out: &mut IndexRange) -> Result<()> {
+        out.low.clear();
+        out.high.clear();
+        if let Some(low) = &range.low {
+            self.search_key(index, low.tuple, low.parts, &mut out.low)?;
+        }
+        if let Some(high) = &range.high {
+            self.search_key(index, high.tuple, high.parts, &mut out.high)?;
+        }
+        out.low_inclusive = range.low.is_none_or(|low| low.inclusive);
+        out.high_inclusive = range.high.is_none_or(|high| high.inclusive);
+        out.has_high = range.high.is_some();
+        let whole = self.part_count(index)?;
+        let is_whole = |bound: &Option<HostBound<'_>>| {
+            bound.is_some_and(|bound| bound.inclusive && bound.parts == whole)
+        };
+        // Rule X49.
+        out.is_key = is_whole(&range.low) && is_whole(&range.high) && out.low == out.high;
+        out.tag = range.tag;
+        Ok(())
+    }
+}
+
 impl HostCursor {
+    /// After `index_start`: begins a read of many ranges; false if they have to be read one by one (rule X53).
+    pub fn ranges_begin(&mut self) -> bool {
+        self.cursor.ranges_begin() && self.covering.is_none()
+    }
+
+    /// Fills `record` with the next row of the ranges that `next` gives, in their order, and tells whose it is; none at the end.
+    ///
+    /// # Errors
+    /// Those of reading, and of `next`.
+    pub fn ranges_next<'t>(
+        &mut self,
+        session: &mut Session,
+        index: usize,
+        next: &mut dyn FnMut() -> Result<Option<HostRange<'t>>>,
+        record: &mut [u8],
+    ) -> Result<Option<u64>> {
+        let (cursor, fill) = self.filling(record);
+        let host = fill.host;
+        let mut next_keys = |out: &mut IndexRange| match next()? {
+            Some(range) => host.range_of(index, &range, out).map(|()| true),
+            None => Ok(false),
+        };
+        let found = cursor.ranges_next(session, &mut next_keys, fill)?;
+        self.row = self.cursor.row();
+        Ok(found)
+    }
+
     /// After `index_start`: about so many rows will be asked for, 0: all (rule X51).
     pub fn expect(&mut self, rows: u64) {
         self.cursor.expect(rows);

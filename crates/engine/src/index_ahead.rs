@@ -82,6 +82,11 @@ impl Cursor {
                 }
             }
         }
+        self.fetch_rows(session, ahead)
+    }
+
+    /// Reads the rows of a stretch of entries, in row id order, and makes it the one that is served.
+    pub(super) fn fetch_rows(&mut self, session: &mut Session, mut ahead: FetchAhead) -> Result<()> {
         let count = ahead.sort();
         if self.is_noting {
             for place in 0..count {

@@ -27,8 +27,12 @@ use std::sync::Arc;
 mod ahead;
 #[path = "index_probe.rs"]
 mod probe;
+#[path = "index_ranges.rs"]
+mod ranges;
 #[path = "index_show.rs"]
 mod show;
+pub(crate) use ranges::IndexRange;
+use ranges::ReadRanges;
 use show::SecondLook;
 
 /// Where to go in an index, by a key prefix.
@@ -83,6 +87,7 @@ pub(crate) struct IndexScan {
     events: Vec<IndexEvent>,
     second_look: SecondLook,
     ahead: FetchAhead,
+    ranges: ReadRanges,
     /// What of the index is noted as read (rule T30).
     pub(crate) noted: NotedScan,
 }
@@ -165,6 +170,7 @@ impl IndexScan {
         self.entries.clear();
         self.second_look.let_go();
         self.ahead.release();
+        self.ranges.stop();
         self.ended = true;
     }
 }

@@ -206,19 +206,29 @@ fn few_wrong_rows_among_many_are_named_and_of_many_twenty() {
     assert_eq!((count.expect("checkable"), told.len()), (50, 20));
 }
 
-/// Name of the file, and offset of some byte in each block, of sections that `is_wanted`.
-fn blocks_of(store: &Store, class: SegmentClass, is_wanted: impl Fn(u8, u64) -> bool) -> Vec<(String, u64)> {
+/// Name of the file, and offset of each block, of sections that `is_wanted`, section by section.
+fn sections_of(
+    store: &Store,
+    class: SegmentClass,
+    is_wanted: impl Fn(u8, u64) -> bool,
+) -> Vec<Vec<(String, u64)>> {
     let mut found = Vec::new();
     for id in store.db.store().list(class).expect("listed") {
         let file = PieceFile::open(store.db.store(), class, id).expect("a piece file");
         for section in file.sections() {
             if is_wanted(section.kind, section.owner) {
                 let blocks = 0..section.block_count();
-                found.extend(blocks.map(|block| (file.name().to_owned(), section.block_offset(block))));
+                let place = |block| (file.name().to_owned(), section.block_offset(block));
+                found.push(blocks.map(place).collect());
             }
         }
     }
     found
+}
+
+/// The same in one list.
+fn blocks_of(store: &Store, class: SegmentClass, is_wanted: impl Fn(u8, u64) -> bool) -> Vec<(String, u64)> {
+    sections_of(store, class, is_wanted).concat()
 }
 
 /// Flips a bit in each block, one after the other, and expects the check to name its place.
@@ -274,6 +284,110 @@ fn a_damaged_block_that_readers_need_ends_no_check() {
     let ends = |text: &String| text.starts_with("the table scan ends early: ");
     assert!(found.iter().any(ends), "{found:?}");
     assert_eq!(found.len(), 2, "indexes are sound and not compared: {found:?}");
+}
+
+fn quick_findings(store: &mut Store) -> Vec<String> {
+    let table = Arc::clone(&store.table.table);
+    let mut told = Vec::new();
+    let count = store.client.statement(|session| {
+        pbxt::check_table_quickly(
+            session,
+            &table,
+            &mut |text| told.push(text.to_owned()),
+            &mut |_, _| {},
+        )
+    });
+    store.client.session.commit().expect("nothing to commit");
+    assert_eq!(count.expect("checkable"), told.len() as u64);
+    told
+}
+
+/// Flips a bit in each block by itself: the quick check names the first and the last one of a section, and is silent of the others.
+/// How many there are of either.
+fn quick_flips(store: &mut Store, sections: &[Vec<(String, u64)>]) -> (usize, usize) {
+    let (mut at_ends, mut between) = (0, 0);
+    for blocks in sections {
+        for (number, (file, offset)) in blocks.iter().enumerate() {
+            let is_end = number == 0 || number + 1 == blocks.len();
+            store
+                .disk
+                .flip_bit(file, offset + 20, 3)
+                .expect("the file is there");
+            let found = quick_findings(store);
+            let names_it = |text: &String| text.contains(file) && text.contains(&offset.to_string());
+            assert_eq!(
+                found.iter().any(names_it),
+                is_end,
+                "{file} at {offset}: {found:?}"
+            );
+            assert_eq!(found.is_empty(), !is_end, "{file} at {offset}: {found:?}");
+            store
+                .disk
+                .flip_bit(file, offset + 20, 3)
+                .expect("the file is there");
+            *(if is_end { &mut at_ends } else { &mut between }) += 1;
+        }
+    }
+    (at_ends, between)
+}
+
+#[test]
+fn a_quick_check_looks_at_the_ends_of_pieces_and_no_further() {
+    let mut store = settled_store(3000);
+    store
+        .db
+        .compact(|_| true)
+        .expect("nothing is left of older pieces");
+    assert_eq!(quick_findings(&mut store), Vec::<String>::new());
+    let id = u64::from(store.table.id().raw());
+    let rows = sections_of(&store, SegmentClass::Cold, |_, owner| owner == id);
+    let (ends, between) = quick_flips(&mut store, &rows);
+    assert!(ends >= 2 && between > 0, "{ends} and {between} blocks of rows");
+    let id = u64::from(store.table.table.indexes[GROUP_INDEX].def.id.raw());
+    let entries = sections_of(&store, SegmentClass::Meta, |kind, owner| {
+        kind == SECTION_INDEX_RUN && owner == id
+    });
+    for blocks in entries {
+        for end in [blocks.first(), blocks.last()] {
+            let (file, offset) = end.expect("a block");
+            store
+                .disk
+                .flip_bit(file, offset + 20, 3)
+                .expect("the file is there");
+            let found = quick_findings(&mut store);
+            assert!(found.iter().any(|text| text.contains(file)), "{found:?}");
+            store
+                .disk
+                .flip_bit(file, offset + 20, 3)
+                .expect("the file is there");
+        }
+    }
+    assert_eq!(quick_findings(&mut store), Vec::<String>::new());
+}
+
+#[test]
+fn a_quick_check_reports_each_piece_and_ends_with_a_kill() {
+    let mut store = settled_store(300);
+    let table = Arc::clone(&store.table.table);
+    let mut reports = Vec::new();
+    let count = store.client.statement(|session| {
+        let mut report = |done: u64, total: u64| reports.push((done, total));
+        pbxt::check_table_quickly(session, &table, &mut |_| {}, &mut report)
+    });
+    assert_eq!(count.expect("checkable"), 0);
+    let total = reports[0].1;
+    assert!(
+        total > pbxt_sim::table::INDEXES as u64,
+        "a piece of rows and of each index: {total}"
+    );
+    let expected: Vec<_> = (1..=total).chain([total]).map(|done| (done, total)).collect();
+    assert_eq!(reports, expected);
+    let gate = Arc::clone(store.client.session.gate());
+    let checked = store.client.statement(|session| {
+        let mut kill = |_: u64, _: u64| gate.kill();
+        pbxt::check_table_quickly(session, &table, &mut |_| {}, &mut kill)
+    });
+    assert!(matches!(checked, Err(pbxt::Error::Killed)), "{checked:?}");
 }
 
 #[test]

@@ -300,6 +300,7 @@ impl Host {
             pbxt_table_check(
                 opened.table,
                 self.sessions[0],
+                0,
                 add_line,
                 None,
                 context,

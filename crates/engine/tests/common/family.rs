@@ -404,6 +404,7 @@ impl User {
         let mut findings = Vec::new();
         let found = table.host.check(
             &mut self.session,
+            false,
             &mut |text| findings.push(text.to_owned()),
             &mut |_, _| {},
         );

@@ -272,7 +272,7 @@ impl Host {
         let parts = feed.below(opened.made.part_count(opened.index) + 1);
         let tuple = opened.made.tuple(opened.index, parts, feed);
         let (tuple, parts) = (tuple.as_ptr(), parts as u32);
-        let kind = feed.byte() % 18;
+        let kind = feed.byte() % 20;
         // SAFETY: H1, H2.
         let read = answered(unsafe {
             match kind {
@@ -290,10 +290,17 @@ impl Host {
                     pbxt_unlock_row(cursor);
                     Status::Ok
                 }
+                17 => pbxt_ranges_start(cursor),
+                18 => {
+                    let left = feed.byte() % 40;
+                    let mut given = GivenRanges { tuple, parts, left };
+                    let (given, mut tag) = ((&raw mut given).cast(), 0);
+                    pbxt_ranges_next(cursor, give_range, given, record, &raw mut tag)
+                }
                 _ => pbxt_scan_end(cursor),
             }
         });
-        if kind < 15 {
+        if kind < 15 || kind == 18 {
             // SAFETY: H1.
             opened.row = (read == Status::Ok && kind != 12).then(|| unsafe { pbxt_cursor_row_id(cursor) });
         }
@@ -334,4 +341,24 @@ impl Host {
             opened.row = None;
         }
     }
+}
+
+/// Points at one tuple, with or without borders, as often as is left.
+struct GivenRanges {
+    tuple: *const u8,
+    parts: u32,
+    left: u8,
+}
+
+unsafe extern "C" fn give_range(context: *mut c_void, range: *mut PbxtRange) -> i32 {
+    // SAFETY: what `read` gave, which nobody else uses meanwhile, and a place of the library.
+    let (given, range) = unsafe { (&mut *context.cast::<GivenRanges>(), &mut *range) };
+    let Some(left) = given.left.checked_sub(1) else {
+        return 0;
+    };
+    given.left = left;
+    (range.low, range.low_parts, range.low_inclusive) = (given.tuple, given.parts, left & 1);
+    (range.high, range.tag) = (given.tuple, u64::from(left));
+    range.high_parts = if left.is_multiple_of(3) { 0 } else { given.parts };
+    1
 }
