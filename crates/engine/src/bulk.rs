@@ -32,8 +32,10 @@ const SINGLE_ROWS: u64 = 1000;
 const SINGLE_BYTES: u64 = 256 << 10;
 /// A load of fewer bytes is played back row by row (rule L5).
 const LOAD_BYTES_MIN: usize = 8 << 20;
-/// A chunk is handed over early only if it has this part of what was handed over before (rule L13).
+/// A chunk with keys is handed over early only if it has this part of what was handed over before (rule L13).
 const PART_OF_ALL: usize = 8;
+/// A chunk without keys is handed over early only if it has so many bytes.
+const PLAIN_BYTES_MIN: usize = 1 << 20;
 /// Bytes that come between two looks at whether the thread of a load is free.
 const LOOK_BYTES: usize = 256 << 10;
 /// Bytes of a chunk.
@@ -251,8 +253,12 @@ impl Load {
         self.has_written = true;
         self.is_writing = true;
         self.handed_over_bytes += full.bytes();
-        let part = self.handed_over_bytes / PART_OF_ALL;
-        self.chunk_bytes = LOAD_BYTES_MIN.max(part).min(self.chunk_bytes_max);
+        let least = if self.chunk.indexes.is_empty() {
+            PLAIN_BYTES_MIN
+        } else {
+            LOAD_BYTES_MIN.max(self.handed_over_bytes / PART_OF_ALL)
+        };
+        self.chunk_bytes = least.min(self.chunk_bytes_max);
         match self.give(Job::Take(full)) {
             Some(done) => self.take_back(done),
             None => Ok(()),

@@ -109,9 +109,9 @@ pub(crate) struct BulkWriter {
     signals: Arc<Signals>,
     /// Index by which rows are ordered.
     cluster: Option<usize>,
-    out: Option<PieceWriter>,
-    /// Sections of `out`, and of finished files.
-    open_sections: Vec<u32>,
+    /// The file of rows that is being written, and its section (rule L15).
+    open: Option<(PieceWriter, RowWriter)>,
+    /// Of finished files.
     sections: Vec<(SegmentId, u32)>,
     files: LoadFiles,
     /// Sorted entries of each index; holds the files of the load, those of rows too.
@@ -134,8 +134,7 @@ impl BulkWriter {
             table: Arc::clone(table),
             signals: Arc::clone(signals),
             cluster: primary.or_else(|| table.indexes.iter().position(|index| index.def.unique)),
-            out: None,
-            open_sections: Vec::new(),
+            open: None,
             sections: Vec::new(),
             files: LoadFiles::new(db),
             keys: KeySorter::new(db, table.indexes.len()),
@@ -146,6 +145,9 @@ impl BulkWriter {
     /// Writes the rows of a chunk and spills its keys.
     pub(crate) fn take(&mut self, chunk: &Chunk) -> Result<()> {
         let (ranks, base) = self.write_rows(chunk)?;
+        if chunk.indexes.is_empty() {
+            return Ok(());
+        }
         let signals = Arc::clone(&self.signals);
         let mut pulse = |_: u64| signals.advance(0);
         self.keys.spill(&chunk.indexes, ranks.as_ref(), base, &mut pulse)
@@ -183,45 +185,43 @@ impl BulkWriter {
         let ranks = self.cluster.and_then(|by| chunk.rank(by, self.keys.items()));
         let rows = chunk.rows() as u64;
         let base = self.table.map.allocate_many(rows);
-        let mut out = match self.out.take() {
-            Some(out) => out,
+        let (mut out, mut writer) = match self.open.take() {
+            Some(open) => open,
             None => self.begin_row_file()?,
         };
-        let table = Arc::clone(&self.table);
-        let mut writer = RowWriter::new(table.schema(), table.def().compression.base());
-        RowWriter::begin(&mut out, table.id);
         for place in 0..chunk.rows() {
             let number = ranks.as_ref().map_or(place, |ranks| ranks.order[place] as usize);
             let row = RowId::new(base.raw() + place as u64);
             writer.push(&mut out, row, Some(chunk.payload(number)))?;
         }
-        self.open_sections.push(writer.end(&mut out)?);
         self.count += rows;
-        let is_full = out.file_bytes() >= PIECE_BYTES_MAX.min(self.db.piece_sizes().file);
-        self.out = Some(out);
+        let sizes = self.db.piece_sizes();
+        let is_full = out.file_bytes() >= PIECE_BYTES_MAX.min(sizes.file.max(sizes.base));
+        self.open = Some((out, writer));
         if is_full {
             self.finish_row_file()?;
         }
         Ok((ranks, base))
     }
 
-    fn begin_row_file(&mut self) -> Result<PieceWriter> {
+    fn begin_row_file(&mut self) -> Result<(PieceWriter, RowWriter)> {
         let mut out = self.keys.create(SegmentClass::Cold)?;
+        let codec = self.table.def().compression.base();
         // Rule L14.
-        let compresses = self.table.def().compression.base() != Codec::Plain;
-        if compresses && self.db.has_background() && self.db.threads > 1 {
+        if codec != Codec::Plain && self.db.has_background() && self.db.threads > 1 {
             out.press_aside()?;
         }
-        Ok(out)
+        RowWriter::begin(&mut out, self.table.id);
+        Ok((out, RowWriter::new(self.table.schema(), codec)))
     }
 
     fn finish_row_file(&mut self) -> Result<()> {
-        if let Some(out) = self.out.take() {
+        if let Some((mut out, mut writer)) = self.open.take() {
+            let section = writer.end(&mut out)?;
             let class = out.class();
             let id = out.finish()?;
             self.files.add(class, id);
-            let sections = self.open_sections.drain(..);
-            self.sections.extend(sections.map(|section| (id, section)));
+            self.sections.push((id, section));
         }
         Ok(())
     }

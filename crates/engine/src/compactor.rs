@@ -192,7 +192,7 @@ impl Database {
         batch: &CompactBatch,
         table: &Table,
         found: &Homed,
-        writer: &mut RowWriter<'_>,
+        writer: &mut RowWriter,
         out: &mut RowOutput<'_>,
     ) -> Result<()> {
         match found.slot {

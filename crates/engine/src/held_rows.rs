@@ -79,7 +79,7 @@ fn home_beneath(
     db: &Database,
     table: &Table,
     row: RowId,
-    writer: &mut RowWriter<'_>,
+    writer: &mut RowWriter,
     out: &mut RowOutput<'_>,
 ) -> Result<()> {
     let guard = crossbeam_epoch::pin();

@@ -65,7 +65,7 @@ impl<'db> RowOutput<'db> {
     /// Adds a row; begins a section if none is open.
     pub(crate) fn push(
         &mut self,
-        rows: &mut RowWriter<'_>,
+        rows: &mut RowWriter,
         table: TableId,
         row: RowId,
         payload: Option<&[u8]>,
@@ -97,7 +97,7 @@ impl<'db> RowOutput<'db> {
     }
 
     /// Ends the section, if one is open, as a piece of `owner`.
-    pub(crate) fn end_section(&mut self, owner: usize, rows: &mut RowWriter<'_>) -> Result<()> {
+    pub(crate) fn end_section(&mut self, owner: usize, rows: &mut RowWriter) -> Result<()> {
         let Some(writer) = self.writer.as_mut().filter(|_| self.is_open) else {
             return Ok(());
         };

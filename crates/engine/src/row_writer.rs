@@ -32,11 +32,11 @@ const BLOCK_ROWS: usize = 2048;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct RowWriter<'s> {
-    block: RowBlockBuilder<'s>,
+pub(crate) struct RowWriter {
+    block: RowBlockBuilder,
     /// Raw bytes at which a block is full.
     full_at: usize,
-    trial: Option<Trial<'s>>,
+    trial: Option<Trial>,
     zones: ZoneBuilder,
     codec: Codec,
     raw: Vec<u8>,
@@ -48,15 +48,15 @@ pub(crate) struct RowWriter<'s> {
 
 /// The rows of the first full block once more, in small blocks that are packed and thrown away (rule S31).
 #[derive(Debug)]
-struct Trial<'s> {
-    block: RowBlockBuilder<'s>,
+struct Trial {
+    block: RowBlockBuilder,
     /// Bytes that the small blocks would take in the file.
     stored: usize,
 }
 
-impl<'s> RowWriter<'s> {
+impl RowWriter {
     /// A writer for rows of this schema.
-    pub(crate) fn new(schema: &'s Schema, codec: Codec) -> Self {
+    pub(crate) fn new(schema: &Schema, codec: Codec) -> Self {
         // What is not compressed costs the same in any size.
         let (full_at, trial) = if codec == Codec::Plain {
             (SMALL_BLOCK_BYTES, None)
@@ -163,7 +163,7 @@ impl<'s> RowWriter<'s> {
     }
 }
 
-impl Trial<'_> {
+impl Trial {
     fn pack(&mut self, out: &mut PieceWriter, raw: &mut Vec<u8>, codec: Codec) -> Result<()> {
         if self.block.rows() > 0 {
             raw.clear();

@@ -116,7 +116,7 @@ fn million_rows(seconds: f64) -> f64 {
 fn blocks(schema: &Schema, rows: &[Vec<u8>], block_bytes: usize) -> Vec<(Vec<u8>, usize)> {
     let mut builder = RowBlockBuilder::new(schema);
     let mut blocks = Vec::new();
-    let mut cut = |builder: &mut RowBlockBuilder<'_>| {
+    let mut cut = |builder: &mut RowBlockBuilder| {
         let mut bytes = Vec::new();
         let tail = builder.finish(&mut bytes);
         blocks.push((bytes, tail));

@@ -84,7 +84,7 @@ impl ZoneBuilder {
     }
 
     /// Adds the zones of the rows in `block`, which is about to be finished.
-    pub fn push(&mut self, block: &RowBlockBuilder<'_>) {
+    pub fn push(&mut self, block: &RowBlockBuilder) {
         for (tracked, order) in &self.columns {
             let zone = zone_of(order, block);
             let flags = u8::from(zone.has_null) * HAS_NULL + u8::from(zone.values.is_some()) * HAS_VALUE;
@@ -110,7 +110,7 @@ impl ZoneBuilder {
     }
 }
 
-fn zone_of(order: &ColumnOrder, block: &RowBlockBuilder<'_>) -> Zone {
+fn zone_of(order: &ColumnOrder, block: &RowBlockBuilder) -> Zone {
     let (mut least, mut greatest) = (u64::MAX, 0);
     let (mut has_null, mut has_value) = (false, false);
     for payload in block.payloads() {

@@ -43,7 +43,7 @@ fn block_of(schema: &Schema, rows: &[BlockRow]) -> Vec<u8> {
     bytes.split_off(6)
 }
 
-fn push_all(builder: &mut RowBlockBuilder<'_>, rows: &[BlockRow]) {
+fn push_all(builder: &mut RowBlockBuilder, rows: &[BlockRow]) {
     for (count, (row, payload)) in rows.iter().enumerate() {
         assert_eq!(builder.rows(), count);
         builder

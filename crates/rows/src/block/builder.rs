@@ -14,7 +14,7 @@ use crate::blob::BlobRef;
 use crate::error::{Error, Result};
 use crate::fields::le_uint;
 use crate::payload::{EXTERNAL, Payload};
-use crate::schema::{Place, Schema};
+use crate::schema::{Place, Schema, Shape};
 use pbxt_base::RowId;
 use pbxt_base::codec::{push_u16, put_varint};
 
@@ -51,8 +51,9 @@ pub(super) fn head_columns(schema: &Schema) -> Vec<HeadColumn> {
 
 /// Collects rows of one schema. Can be used for block after block.
 #[derive(Clone, Debug)]
-pub struct RowBlockBuilder<'s> {
-    schema: &'s Schema,
+pub struct RowBlockBuilder {
+    shape: Shape,
+    version: u16,
     heads: Vec<HeadColumn>,
     ids: Vec<u64>,
     /// Bit i of the bitmap: row i is a tombstone.
@@ -70,11 +71,12 @@ pub struct RowBlockBuilder<'s> {
     streams: StreamWriter,
 }
 
-impl<'s> RowBlockBuilder<'s> {
+impl RowBlockBuilder {
     /// A builder for rows of `schema`.
-    pub fn new(schema: &'s Schema) -> Self {
+    pub fn new(schema: &Schema) -> Self {
         Self {
-            schema,
+            shape: schema.shape(),
+            version: schema.version(),
             heads: head_columns(schema),
             ids: Vec::new(),
             tombstones: Vec::new(),
@@ -128,7 +130,7 @@ impl<'s> RowBlockBuilder<'s> {
     }
 
     fn push_payload(&mut self, bytes: &[u8]) -> Result<()> {
-        let payload = Payload::parse(self.schema.shape(), bytes)?;
+        let payload = Payload::parse(self.shape, bytes)?;
         let start = self.payloads.len();
         let (views, marks, references) = (self.views.len(), self.marks.len(), self.references.len());
         if let Err(error) = self.push_values(&payload, start) {
@@ -143,7 +145,7 @@ impl<'s> RowBlockBuilder<'s> {
     }
 
     fn push_values(&mut self, payload: &Payload<'_>, start: usize) -> Result<()> {
-        let shape = self.schema.shape();
+        let shape = self.shape;
         let bytes = payload.bytes();
         if bytes[0] & EXTERNAL != 0 {
             let at = shape.fixed_end;
@@ -205,7 +207,7 @@ impl<'s> RowBlockBuilder<'s> {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         out.push(FORMAT);
         out.push(flag(gaps, SPARSE) | flag(self.tombstone_count != 0, TOMBSTONES));
-        push_u16(out, self.schema.version());
+        push_u16(out, self.version);
         put_varint(out, self.ids.len() as u64);
         put_varint(out, self.ids.first().copied().unwrap_or(0));
         put_varint(out, self.payloads.len() as u64);
@@ -253,7 +255,7 @@ impl<'s> RowBlockBuilder<'s> {
     }
 
     fn write_columns(&mut self) {
-        let shape = self.schema.shape();
+        let shape = self.shape;
         let mark_bytes = shape.external_bytes();
         for byte in 0..if self.marks.is_empty() { 0 } else { mark_bytes } {
             self.numbers.clear();
