@@ -107,6 +107,15 @@ def settings(kind, options, cache=None):
     return lines
 
 
+def seconds_of(pid):
+    """Processor time of a process so far, user and system; 0 if it has ended."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Lab(LiveServer):
     """A private server for one engine, with meters."""
 
@@ -136,11 +145,7 @@ class Lab(LiveServer):
 
     def cpu_seconds(self):
         """Processor time of the server so far, user and system."""
-        try:
-            words = Path(f"/proc/{self.pid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+        return seconds_of(self.pid())
 
     def written_bytes(self):
         """Bytes the server process has caused to be written to storage (write_bytes of /proc/PID/io)."""
