@@ -58,6 +58,15 @@ fn read(
     Ok(rows)
 }
 
+/// Search tuples of the borders, and whether they are in the range.
+type Tuples = (Option<(Vec<u8>, bool)>, Option<(Vec<u8>, bool)>);
+
+fn tuples_of(index: usize, ranges: &[Range]) -> Vec<Tuples> {
+    let of_border = |border: Border| border.map(|(value, inclusive)| (tuple(index, value), inclusive));
+    let of_range = |(low, high): &Range| (of_border(*low), of_border(*high));
+    ranges.iter().map(of_range).collect()
+}
+
 fn bound((tuple, inclusive): &(Vec<u8>, bool)) -> HostBound<'_> {
     HostBound {
         tuple,
@@ -72,11 +81,7 @@ fn rows_of(
     index: usize,
     ranges: &[Range],
 ) -> Result<Vec<(u64, Row)>> {
-    let of_border = |border: Border| border.map(|(value, inclusive)| (tuple(index, value), inclusive));
-    let tuples: Vec<_> = ranges
-        .iter()
-        .map(|(low, high)| (of_border(*low), of_border(*high)))
-        .collect();
+    let tuples = tuples_of(index, ranges);
     let mut given = tuples.iter().zip(0_u64..);
     let mut next = || {
         let range = given.next().map(|((low, high), tag)| HostRange {
@@ -260,6 +265,58 @@ fn entries_that_are_not_wanted_are_left_out_and_beyond_ends_a_range_only() {
     let mut wanted = expected(&model, 1, &ranges);
     wanted.retain(|(_, row)| row[1].is_some_and(|group| group % 2 == 0 && group < 41));
     assert_eq!(found, Some(wanted));
+}
+
+/// The entries of an index get other parts while a range is being read: its reader goes on behind the entry it read last.
+#[test]
+fn a_range_goes_on_behind_a_merge() {
+    let (db, _) = database();
+    let table = Opened::create(&db, Plan::new("t", COLUMNS).index(&[1]));
+    let (mut user, mut other) = (User::new(&db, 1), User::new(&db, 2));
+    let rows: Vec<Row> = (0..3000).map(|id| row(&[id, id % 7, id])).collect();
+    user.insert_all(&table, &rows).expect("inserted");
+    user.commit();
+    let model: BTreeMap<u32, Row> = rows
+        .iter()
+        .map(|row| (row[0].unwrap_or(0), row.clone()))
+        .collect();
+    let ranges = [
+        (Some((1, true)), Some((4, true))),
+        (Some((6, true)), Some((6, true))),
+    ];
+    let tuples = tuples_of(BY_GROUP, &ranges);
+    let mut given = tuples.iter().zip(0_u64..);
+    let mut next = || {
+        Ok(given.next().map(|((low, high), tag)| HostRange {
+            low: low.as_ref().map(bound),
+            high: high.as_ref().map(bound),
+            tag,
+        }))
+    };
+    user.session.begin_statement().expect("a statement");
+    let mut cursor = HostCursor::new(&table.host);
+    cursor.bind(&mut user.session, Bind::default()).expect("bound");
+    cursor.index_start(&mut user.session, BY_GROUP).expect("started");
+    assert!(cursor.ranges_begin());
+    let mut buffer = encode(&[Some(0); COLUMNS]);
+    let mut found = Vec::new();
+    let mut moves = 0;
+    while let Some(tag) = cursor
+        .ranges_next(&mut user.session, BY_GROUP, &mut next, &mut buffer)
+        .expect("readable")
+    {
+        found.push((tag, decode(&buffer, COLUMNS)));
+        // In the first stretch, at its end, and in the second one.
+        if [5, 31, 32, 700].contains(&found.len()) {
+            other
+                .update(&table, 2000 + moves, &row(&[2000 + moves, 1, 9]))
+                .expect("updated");
+            other.commit();
+            db.compact(|_| true).expect("compacted");
+            moves += 1;
+        }
+    }
+    assert_eq!(found, expected(&model, 1, &ranges), "X53: as the snapshot has it");
 }
 
 /// A table of many blocks, on disk, opened with a cache that has room for few of them.
