@@ -84,15 +84,14 @@ pub unsafe extern "C" fn pbxt_ranges_next(
         // SAFETY: a valid handle with its session, and a record buffer of the table.
         let outer = unsafe { cursor(handle)? };
         let index = outer.index_in_use();
-        let host = std::sync::Arc::clone(outer.inner().host());
-        let mut give = || {
+        let mut give = |host: &HostTable| {
             let mut range = PbxtRange::NOWHERE;
             // SAFETY: the caller's function and context.
             if unsafe { next(ctx, &raw mut range) } == 0 {
                 return Ok(None);
             }
             // SAFETY: tuples are valid until the next call, by when they have been turned into keys.
-            unsafe { range.of(&host, index) }.map(Some)
+            unsafe { range.of(host, index) }.map(Some)
         };
         // SAFETY: as above.
         let (cursor, session, length) = unsafe { outer.split()? };

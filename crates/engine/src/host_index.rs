@@ -104,7 +104,8 @@ impl HostCursor {
         self.cursor.ranges_begin() && self.covering.is_none()
     }
 
-    /// Fills `record` with the next row of the ranges that `next` gives, in their order, and tells whose it is; none at the end.
+    /// Fills `record` with the next row of the ranges that `next` gives, in their order, and tells whose it is; none at the end. `next` is
+    /// told the table, whose tuples it gives.
     ///
     /// # Errors
     /// Those of reading, and of `next`.
@@ -112,12 +113,12 @@ impl HostCursor {
         &mut self,
         session: &mut Session,
         index: usize,
-        next: &mut dyn FnMut() -> Result<Option<HostRange<'t>>>,
+        next: &mut dyn FnMut(&HostTable) -> Result<Option<HostRange<'t>>>,
         record: &mut [u8],
     ) -> Result<Option<u64>> {
         let (cursor, fill) = self.filling(record);
         let host = fill.host;
-        let mut next_keys = |out: &mut IndexRange| match next()? {
+        let mut next_keys = |out: &mut IndexRange| match next(host)? {
             Some(range) => host.range_of(index, &range, out).map(|()| true),
             None => Ok(false),
         };

@@ -8,11 +8,11 @@ mod common;
 mod hold;
 
 use common::{Bench, put, row};
-use pbxt::{Database, Error, Options, Result, Session, SessionConfig};
+use pbxt::{Database, Error, KeyChanges, NewVersion, Options, Result, Session, SessionConfig, TableDef};
 use pbxt_io::Disk;
 use pbxt_segment::SegmentClass;
 use pbxt_sim::client::Client;
-use pbxt_sim::table::{PlayRow, PlayTable};
+use pbxt_sim::table::{PlayRow, PlayTable, definition};
 use pbxt_testkit::{Rng, SimDisk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -143,6 +143,37 @@ fn the_thread_of_a_load_has_work_long_before_its_last_row() {
     client.session.commit().expect("a commit");
     let all = row_file_bytes(&db);
     assert!(before_end > all / 5 * 4, "L13: {before_end} of {all} bytes");
+}
+
+/// Rule L13: behind the first chunk one without keys has a MiB.
+#[test]
+fn a_load_without_keys_leaves_little_for_its_end() {
+    let (db, keyed, rows) = large_load(70_000);
+    let def = TableDef {
+        indexes: Vec::new(),
+        ..definition("plain").expect("a definition")
+    };
+    let table = db.create_table(def, 1).expect("a new table");
+    let mut client = Client::new(&db, 1);
+    let keys = KeyChanges::new();
+    let before_end = client.statement(|session| {
+        session.bulk_begin(&table, u64::MAX, false);
+        for row in &rows {
+            let version = NewVersion {
+                payload: &keyed.encode(row)?,
+                schema_version: keyed.schema_version(),
+                keys: &keys,
+            };
+            session.insert_or_load(&table, version)?;
+        }
+        let before_end = row_file_bytes(&db);
+        session.bulk_end(&table, false)?;
+        Ok(before_end)
+    });
+    let before_end = before_end.expect("a load");
+    client.session.commit().expect("a commit");
+    let left = row_file_bytes(&db) - before_end;
+    assert!(left < 2 << 20, "L13: {left} bytes behind {before_end}");
 }
 
 /// Rule L15.

@@ -4,7 +4,7 @@
 mod family;
 
 use family::{Opened, Plan, Row, User, database, decode, encode, options, row};
-use pbxt::host::{Admission, EntryJudge, HostBound, HostCursor, HostRange};
+use pbxt::host::{Admission, EntryJudge, HostBound, HostCursor, HostRange, HostTable};
 use pbxt::{Bind, Database, Isolation, Options, Result};
 use pbxt_base::RowId;
 use pbxt_testkit::{Rng, SimDisk};
@@ -75,6 +75,18 @@ fn bound((tuple, inclusive): &(Vec<u8>, bool)) -> HostBound<'_> {
     }
 }
 
+/// Gives the ranges one after the other, each with its number.
+fn giver_of<'t>(tuples: &'t [Tuples]) -> impl FnMut(&HostTable) -> Result<Option<HostRange<'t>>> {
+    let mut given = tuples.iter().zip(0_u64..);
+    move |_| {
+        Ok(given.next().map(|((low, high), tag)| HostRange {
+            low: low.as_ref().map(bound),
+            high: high.as_ref().map(bound),
+            tag,
+        }))
+    }
+}
+
 fn rows_of(
     user: &mut User,
     cursor: &mut HostCursor,
@@ -82,15 +94,7 @@ fn rows_of(
     ranges: &[Range],
 ) -> Result<Vec<(u64, Row)>> {
     let tuples = tuples_of(index, ranges);
-    let mut given = tuples.iter().zip(0_u64..);
-    let mut next = || {
-        let range = given.next().map(|((low, high), tag)| HostRange {
-            low: low.as_ref().map(bound),
-            high: high.as_ref().map(bound),
-            tag,
-        });
-        Ok(range)
-    };
+    let mut next = giver_of(&tuples);
     let mut buffer = encode(&[Some(0); COLUMNS]);
     let mut rows = Vec::new();
     while let Some(tag) = cursor.ranges_next(&mut user.session, index, &mut next, &mut buffer)? {
@@ -243,18 +247,22 @@ impl EntryJudge for Even {
     }
 }
 
-#[test]
-fn entries_that_are_not_wanted_are_left_out_and_beyond_ends_a_range_only() {
+/// A table of so many rows in so many groups, and the rows.
+fn filled(count: u32, groups: u32) -> (Arc<Database>, Opened, BTreeMap<u32, Row>) {
     let (db, _) = database();
     let table = Opened::create(&db, Plan::new("t", COLUMNS).index(&[1]));
-    let mut user = User::new(&db, 1);
-    let rows: Vec<Row> = (0..500).map(|id| row(&[id, id % 50, id])).collect();
-    user.insert_all(&table, &rows).expect("inserted");
+    let rows: BTreeMap<u32, Row> = (0..count).map(|id| (id, row(&[id, id % groups, id]))).collect();
+    let mut user = User::new(&db, 0);
+    let all: Vec<Row> = rows.values().cloned().collect();
+    user.insert_all(&table, &all).expect("inserted");
     user.commit();
-    let model: BTreeMap<u32, Row> = rows
-        .iter()
-        .map(|row| (row[0].unwrap_or(0), row.clone()))
-        .collect();
+    (db, table, rows)
+}
+
+#[test]
+fn entries_that_are_not_wanted_are_left_out_and_beyond_ends_a_range_only() {
+    let (db, table, model) = filled(500, 50);
+    let mut user = User::new(&db, 1);
     let ranges = [
         (Some((10, true)), Some((13, true))),
         (Some((38, true)), Some((45, true))),
@@ -270,29 +278,14 @@ fn entries_that_are_not_wanted_are_left_out_and_beyond_ends_a_range_only() {
 /// The entries of an index get other parts while a range is being read: its reader goes on behind the entry it read last.
 #[test]
 fn a_range_goes_on_behind_a_merge() {
-    let (db, _) = database();
-    let table = Opened::create(&db, Plan::new("t", COLUMNS).index(&[1]));
+    let (db, table, model) = filled(3000, 7);
     let (mut user, mut other) = (User::new(&db, 1), User::new(&db, 2));
-    let rows: Vec<Row> = (0..3000).map(|id| row(&[id, id % 7, id])).collect();
-    user.insert_all(&table, &rows).expect("inserted");
-    user.commit();
-    let model: BTreeMap<u32, Row> = rows
-        .iter()
-        .map(|row| (row[0].unwrap_or(0), row.clone()))
-        .collect();
     let ranges = [
         (Some((1, true)), Some((4, true))),
         (Some((6, true)), Some((6, true))),
     ];
     let tuples = tuples_of(BY_GROUP, &ranges);
-    let mut given = tuples.iter().zip(0_u64..);
-    let mut next = || {
-        Ok(given.next().map(|((low, high), tag)| HostRange {
-            low: low.as_ref().map(bound),
-            high: high.as_ref().map(bound),
-            tag,
-        }))
-    };
+    let mut next = giver_of(&tuples);
     user.session.begin_statement().expect("a statement");
     let mut cursor = HostCursor::new(&table.host);
     cursor.bind(&mut user.session, Bind::default()).expect("bound");
