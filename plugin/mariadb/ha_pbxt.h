@@ -161,6 +161,7 @@ class ha_pbxt final : public handler {
   int read_example(uint64_t row_id);
   std::string values_of(const std::string& constraint) const;
 
+  bool numbers_will_do(uint flag);
   void read_table_size(uint flag);
   void read_key_statistics();
 
@@ -256,7 +257,9 @@ class ha_pbxt final : public handler {
   bool bulk_open_ = false;
   bool wants_row_answers_ = false; /* IGNORE, REPLACE or ON DUPLICATE KEY UPDATE */
   ha_rows bulk_rows_ = 0;
-  uint64_t rows_found_ = 0; /* since the statement began */
+  ulonglong numbers_asked_at_ = 0; /* microseconds of the clock; 0: the engine was not asked yet */
+  uint64_t numbers_rows_ = 0;      /* that the table had then */
+  uint64_t rows_found_ = 0;        /* since the statement began */
   uint64_t rows_changed_ = 0;
   bool scans_table_ = false;
   uint seek_length_ = 0;

@@ -14,7 +14,7 @@ from common import Problem
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench import lab, record, storm, video  # noqa: E402  # the path to bench/ is set above
+from bench import evenness, lab, record, storm, video  # noqa: E402  # the path to bench/ is set above
 
 
 def script(name):
@@ -131,3 +131,13 @@ def test_figures_of_waits_are_judged_by_median_and_greatest_and_the_order_is_tol
         "KILL QUERY": ("NO", "NO", "-"),
         "hand-over in a line of 9, write": ("-", "-", "2 out of place"),
     }
+
+
+def test_a_machine_that_was_slow_for_a_while_is_taken_out_of_rates_and_a_server_that_was_is_not():
+    slow_machine = [1000.0] * 10 + [600.0] * 10 + [1000.0] * 10
+    client = [18.0] * 10 + [30.0] * 10 + [18.0] * 10
+    assert evenness.evened(slow_machine, client) == [1000.0] * 30
+    assert evenness.evened(slow_machine, [18.0] * 30) == slow_machine
+    # One second of a client that seems slow is how the system counts: no second is made faster by it.
+    assert evenness.evened([500.0] * 9, [18.0] * 4 + [36.0] + [18.0] * 4) == [500.0] * 9
+    assert evenness.evened([], []) == []

@@ -136,3 +136,21 @@ def test_who_opens_a_table_again_needs_no_samples_of_its_indexes(db):
     db.ok("ANALYZE TABLE t")
     looks_of_an_explain()
     assert blocks_looked_at() - before > 100, "ANALYZE samples anew, or lets the next statement do so"
+
+
+@pytest.mark.pbxt_only
+def test_the_optimizer_knows_of_rows_that_just_came(db):
+    """Rule X54: numbers that are kept for a moment give way to rows that make others of them."""
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, a INT, w INT, KEY (a)) ENGINE=PBXT")
+    db.ok("CREATE TABLE u (b INT, v INT) ENGINE=PBXT")
+    db.ok("INSERT INTO u VALUES (1, 1), (2, 2), (3, 3)")
+    join = "EXPLAIN SELECT STRAIGHT_JOIN t.w FROM u JOIN t ON t.a = u.b"
+    for _ in range(10):
+        db.ok("TRUNCATE TABLE t")
+        db.ok("INSERT INTO t SELECT seq, seq, 0 FROM seq_1_to_200")
+        assert int(db.rows(join)[1][8]) == 1
+        db.ok("INSERT INTO t SELECT seq + 1000, 7, 0 FROM seq_1_to_300")
+        assert int(db.rows(join)[1][8]) > 1
+        assert int(db.rows("EXPLAIN SELECT w FROM t")[0][8]) == 500
+        db.ok("INSERT INTO t VALUES (5000, 5000, 0)")
+        assert int(db.rows("EXPLAIN SELECT w FROM t")[0][8]) == 501

@@ -258,6 +258,16 @@ pub unsafe extern "C" fn pbxt_get_table_info(handle: *mut PbxtTable, out: *mut P
 
 /// See the header.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_rows_estimate(handle: *mut PbxtTable) -> u64 {
+    value(0, || {
+        // SAFETY: a valid handle.
+        let table = unsafe { table(handle) };
+        table.map_or(0, |table| table.host.table().latest_rows())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_rows_per_key(
     handle: *mut PbxtTable,
     index: u32,

@@ -123,7 +123,8 @@ pub struct TableInfo {
 }
 
 impl Table {
-    fn latest_rows(&self) -> u64 {
+    /// Committed rows now: one load.
+    pub fn latest_rows(&self) -> u64 {
         u64::try_from(self.count.latest()).unwrap_or(0)
     }
 
