@@ -325,11 +325,14 @@ def test_what_sysbench_prints_is_read_and_its_first_second_does_not_count_for_ev
 
 def test_a_load_counts_the_processor_time_of_each_transaction(monkeypatch):
     turn, clock = DryTurn(TwoSteps(options()), "PBXT", Figures()), iter([1.0, 4.0])
+    client = iter([2.0, 2.6])
+    monkeypatch.setattr(base, "client_seconds", lambda: next(client))
     turn.lab.cpu_seconds = lambda: next(clock)
     monkeypatch.setattr(sysbench, "run", lambda *words: sysbench.Load(600, 150.0, None))
     base.Turn.load(turn, "new orders", ["sysbench"], 8, 4, 8, "1/min", 60)
     assert turn.results.median("two_steps", "new orders", "PBXT", 8) == 9000.0
     assert turn.results.median("two_steps", f"{CPU} each, new orders", "PBXT", 8) == 0.005
+    assert turn.results.median("two_steps", f"{CPU} of the client each, new orders", "PBXT", 8) == pytest.approx(0.001)
     assert turn.results.measures("two_steps") == {"new orders": [8]}
 
 
