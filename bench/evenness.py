@@ -53,7 +53,7 @@ class Machine:
     def slower(self):
         """Of each second, by how much the machine was slower than in the median second."""
         median = statistics.median(self.client_us) if any(self.client_us) else 1
-        return [time / median - 1 for time in self.client_us]
+        return [used / median - 1 for used in self.client_us]
 
     def series(self):
         """All of it, for the report's file."""

@@ -140,8 +140,7 @@ int to_ddl_error(pbxt_status status, THD* thd) {
   bool is_refusal = status == PBXT_BAD_FOREIGN_KEY || status == PBXT_FOREIGN_KEY_NAME_TAKEN;
   uint number = is_refusal ? error : ER_UNKNOWN_ERROR;
   if (error && thd && !is_everyday(status) && !terse_error(status) && kept_text[0] != '\0') {
-    // While indexes are built the server makes errors of warnings in strict mode: the client would get this
-    // one.
+    // In strict mode the server makes errors of warnings while indexes are built: this would be the error.
     Abort_on_warning_instant_set stays_a_warning(thd, false);
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, number, "PBXT: %s", kept_text);
   }

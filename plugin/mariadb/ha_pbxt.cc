@@ -15,8 +15,8 @@ namespace pbxt {
 namespace {
 
 constexpr uint kBlockSize = 16384;
-constexpr ulonglong kNumbersLast =
-    10000; /* microseconds that the optimizer goes by the same sizes (rule X54) */
+/* Microseconds that the optimizer goes by the same sizes (rule X54). */
+constexpr ulonglong kNumbersLast = 10000;
 /* Rows lie in the order they were written: reading them all costs far less than as many single reads. */
 constexpr double kScanBytesPerUnit = 65536.0;
 /* An entry of an index, read alone, takes about a twentieth of the time of a row read through one. By the
