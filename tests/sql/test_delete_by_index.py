@@ -2,6 +2,8 @@
 
 import pytest
 
+from sql_tools import Session
+
 TABLE = "CREATE TABLE t (n INT PRIMARY KEY, a VARCHAR(20), b INT, c TEXT, KEY by_a (a), KEY by_b (b, a)) ENGINE={engine}"
 ROWS = "INSERT INTO t SELECT seq, CONCAT('name ', seq % 7), seq % 11, REPEAT(seq, 50) FROM seq_1_to_300"
 DELETE = "DELETE FROM t WHERE a LIKE 'name 3%'"
@@ -81,3 +83,31 @@ def test_keys_over_virtual_columns_lose_their_entries(twin):
     twin.ok("SELECT COUNT(*) FROM t FORCE INDEX (by_v) WHERE v = 21")
     twin.ok("SELECT n, v FROM t FORCE INDEX (by_v) WHERE v BETWEEN 18 AND 24 ORDER BY n")
     twin.same_table("t")
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("level, reads", [("REPEATABLE READ", False), ("SERIALIZABLE", False), ("READ COMMITTED", True)])
+def test_a_delete_by_a_covering_index_reads_no_row(own_server, level, reads):
+    """A key's rows are strewn over all blocks. Only who waits for the newest version has to look at them."""
+    server = own_server("--pbxt-cache-size=16M")
+    first = Session(server, None, "PBXT")
+    first.ok("CREATE DATABASE d")
+    first.ok("CREATE TABLE d.t (id INT PRIMARY KEY, k INT, pad VARBINARY(200), KEY k (k)) ENGINE=PBXT")
+    first.ok(
+        "INSERT INTO d.t SELECT seq, seq * 7919 MOD 600, CONCAT(UNHEX(SHA2(seq, 512)), UNHEX(SHA2(-seq, 512))) FROM seq_1_to_60000"
+    )
+    first.close()
+    server.stop()
+    server.start()
+    session = Session(server, "d", "PBXT")
+
+    def misses():
+        return int(session.rows("SHOW GLOBAL STATUS LIKE 'pbxt_block_cache_misses'")[0][1])
+
+    session.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+    session.ok("SELECT id FROM t FORCE INDEX (k) WHERE k BETWEEN 99 AND 100")
+    before = misses()
+    assert session.ok("DELETE FROM t WHERE k = 100") == 100
+    read = misses() - before
+    session.close()
+    assert read >= 80 if reads else read < 20, f"{read} blocks for 100 rows"

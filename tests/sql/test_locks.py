@@ -336,3 +336,21 @@ def test_many_sessions_on_one_row_all_get_their_turn(db):
     db.ok("COMMIT")
     assert [wait.result(20).affected for wait in waits] == [1] * 20
     assert db.value("SELECT v FROM c") == 20
+
+
+def test_who_waited_for_a_row_is_shown_its_newest_spelling(db):
+    """The index has all columns, and both spellings are one key: the entry that was met first is not the row's any more."""
+    db.ok("CREATE TABLE t (k VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci PRIMARY KEY) ENGINE={engine}")
+    for statement, left in (("UPDATE t SET k = CONCAT(k, 'x') WHERE k = 'a'", [("Ax",)]), ("DELETE FROM t WHERE k = 'a' RETURNING k", [])):
+        db.ok("DELETE FROM t")
+        db.ok("INSERT INTO t VALUES ('a')")
+        one, other = db.session(), db.session()
+        other.ok("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        one.ok("BEGIN")
+        one.ok("UPDATE t SET k = 'A' WHERE k = 'a'")
+        waiting = other.later(statement)
+        assert waiting.waits()
+        one.ok("COMMIT")
+        answer = waiting.result()
+        assert answer.rows == ([] if left else [("A",)])
+        assert db.rows("SELECT k FROM t") == left

@@ -339,6 +339,11 @@ impl Cursor {
         }
     }
 
+    /// True if what is read from now on is what the snapshot sees, and not what is newest.
+    pub(crate) fn reads_snapshot(&self) -> bool {
+        self.access == Access::Snapshot
+    }
+
     /// Decides access and view for the reads that follow (rules T9, T18, T22).
     pub(crate) fn begin_reading(&mut self, session: &mut Session) -> Result<()> {
         session.settle_victim()?;

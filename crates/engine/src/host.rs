@@ -399,10 +399,9 @@ pub struct HostCursor {
     keys: KeyChanges,
     scratch: Vec<u8>,
     search: Vec<u8>,
-    /// The index being read, if it has all columns that are wanted, in so many leading parts, and the statement locks no rows by
-    /// reading them.
+    /// The index being read, if it has all columns that are wanted, in so many leading parts, and its entries are what the
+    /// statement is shown.
     covering: Option<(usize, usize)>,
-    may_cover: bool,
     judge: Option<Arc<dyn EntryJudge>>,
     /// The index being read, if its entries are judged.
     judged: Option<usize>,
@@ -434,7 +433,6 @@ impl HostCursor {
             scratch: Vec::new(),
             search: Vec::new(),
             covering: None,
-            may_cover: false,
             judge: None,
             judged: None,
             row: RowId::new(0),
@@ -452,8 +450,6 @@ impl HostCursor {
 
     /// Joins the session's transaction for one statement.
     pub fn bind(&mut self, session: &mut Session, bind: Bind) -> Result<()> {
-        // Rule X52: who takes locks or the newest versions may be shown another one than the entry's.
-        self.may_cover = bind.lock.is_none() && !bind.for_write && !bind.newest;
         self.covering = None;
         self.foreign.checks = bind.check_foreign_keys && !self.host.table.temporary;
         self.cursor.bind(session, bind)
@@ -537,9 +533,9 @@ impl HostCursor {
 
     /// Begins reading through an index.
     pub fn index_start(&mut self, session: &mut Session, index: usize) -> Result<()> {
-        self.cover(index)?;
         self.judged = None;
-        self.cursor.index_start(session, index)
+        self.cursor.index_start(session, index)?;
+        self.cover(index)
     }
 
     /// Border for forward moves: a search tuple, or none.

@@ -156,7 +156,8 @@ impl HostCursor {
 
     fn coverage(&self, index: usize, maker: &KeyMaker) -> Option<(usize, usize)> {
         let wanted = self.projection.columns();
-        let covers = self.may_cover && wanted.is_subset(maker.restorable_columns());
+        // Rule X52: who reads the newest version may be shown another one than the entry's.
+        let covers = self.cursor.reads_snapshot() && wanted.is_subset(maker.restorable_columns());
         covers.then(|| (index, maker.parts_for(wanted)))
     }
 
