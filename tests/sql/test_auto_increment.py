@@ -207,6 +207,22 @@ def test_an_orderly_restart_leaves_no_gap_and_a_kill_a_small_one(own_server):
     assert numbers(session)[:2] == [1, 2] and 3 <= numbers(session)[2] <= 3 + 2 * 1024
 
 
+@pytest.mark.parametrize(("kind", "first"), [("TINYINT", 1), ("TINYINT UNSIGNED", 200), ("SMALLINT", 32600)])
+def test_small_types_have_values_left_after_kills(own_server, kind, first):
+    server = own_server()
+    session = Session(server, None, server.engine)
+    session.ok("CREATE DATABASE d")
+    session.ok(f"CREATE TABLE d.t (n {kind} AUTO_INCREMENT PRIMARY KEY) ENGINE={{engine}} AUTO_INCREMENT = {first}")
+    for turn in range(3):
+        session.ok("INSERT INTO d.t VALUES (NULL), (NULL), (NULL)")
+        kill(server)
+        server.start()
+        session = Session(server, "d", server.engine)
+        assert len(numbers(session)) == 3 * (turn + 1)
+    session.ok("INSERT INTO t VALUES (NULL)")
+    assert len(set(numbers(session))) == 10
+
+
 def test_the_next_value_set_by_alter_table_survives_a_kill_at_once(own_server):
     server = own_server()
     session = Session(server, None, server.engine)

@@ -3,7 +3,8 @@
 //! Why it exists: the next value must not depend on the rows (a rolled back or deleted row's value must stay
 //! used), and a log record per value would be waste.
 //! Rules: A1 a value is handed out only after a log record with a high mark above it was appended; marks run
-//! ahead by `RUN_AHEAD` values, so a crash leaves a gap of at most that many. A2 a clean close logs the exact value.
+//! ahead by `RUN_AHEAD` values, less near the end of a type, so a crash leaves a gap of at most that many. A2 a clean close logs
+//! the exact value.
 //! Latches and I/O: one short latch per table; appending the mark never waits for the disk.
 //! After a crash: the newest mark in the log is the next value; a checkpoint image keeps the newest one below it.
 
@@ -13,8 +14,22 @@ use parking_lot::Mutex;
 use pbxt_base::TableId;
 use pbxt_txlog::{AutoIncRecord, Log};
 
-/// Values by which a logged mark runs ahead of the values handed out.
+/// Values by which a logged mark runs ahead of the values handed out, at most.
 const RUN_AHEAD: u64 = 1024;
+/// Of the values that are left to the type a mark takes this part at most: a crash must not use up those of a small one.
+const PART_OF_REST: u64 = 64;
+/// The greatest values of all types that count.
+const GREATEST: [u64; 9] = [
+    0x7f,
+    0xff,
+    0x7fff,
+    0xffff,
+    0x7f_ffff,
+    0xff_ffff,
+    0x7fff_ffff,
+    0xffff_ffff,
+    0x7fff_ffff_ffff_ffff,
+];
 
 /// The counter of one table.
 #[derive(Debug)]
@@ -120,11 +135,18 @@ impl AutoIncrement {
 
 fn log_mark(state: &mut State, log: &Log, table: TableId, next: u64) -> Result<()> {
     if next > state.logged {
-        let mark = next.saturating_add(RUN_AHEAD);
+        let mark = next + run_ahead(next);
         append_mark(log, table, mark)?;
         state.logged = mark;
     }
     Ok(())
+}
+
+/// How far the mark for this next value runs ahead. Nobody here knows the column's type: of those that have the value it is the least.
+fn run_ahead(next: u64) -> u64 {
+    let fitting = GREATEST.into_iter().find(|greatest| *greatest >= next);
+    let greatest = fitting.unwrap_or(u64::MAX);
+    ((greatest - next) / PART_OF_REST).min(RUN_AHEAD)
 }
 
 fn append_mark(log: &Log, table: TableId, high_mark: u64) -> Result<()> {
@@ -167,5 +189,22 @@ mod tests {
             );
         }
         assert_eq!(first_in_series(u64::MAX, 3, 10), None);
+    }
+
+    #[test]
+    fn marks_leave_each_type_nearly_all_of_its_values() {
+        for greatest in GREATEST.into_iter().chain([u64::MAX]) {
+            let rest = [0, 1, 63, 64, 100, greatest / 2, greatest - 1];
+            for next in rest.map(|rest| greatest.saturating_sub(rest)) {
+                let mark = next + run_ahead(next);
+                assert!(mark <= greatest, "A1: {next} has the mark {mark}");
+                assert!(mark - next <= RUN_AHEAD, "A1: {next} has the mark {mark}");
+                assert!(
+                    mark - next <= (greatest - next) / PART_OF_REST,
+                    "A1: {next} has the mark {mark}"
+                );
+            }
+        }
+        assert_eq!(run_ahead(1_000_000), RUN_AHEAD, "a record for each value would be waste");
     }
 }

@@ -322,6 +322,28 @@ fn numbers_of_a_table_come_back_from_a_checkpoint() {
 }
 
 #[test]
+fn a_crash_leaves_values_of_a_small_type() {
+    // A1: of a TINYINT.
+    let mut bench = Bench::new();
+    let mut last = 0;
+    for values in [3, 40, 60] {
+        let table = Arc::clone(&bench.table.table);
+        let given = table
+            .autoinc
+            .reserve(bench.db.log(), table.id, 1, 1, values)
+            .expect("values");
+        assert!(given.first > last, "A1: {given:?} after {last}");
+        last = given.first + given.count - 1;
+        assert!(last <= 127, "A1: {given:?} are none of the type");
+        bench.db.flush().expect("durable");
+        drop(table);
+        bench.crash_reopen();
+    }
+    let next = bench.table.table.autoinc.next();
+    assert!(last < next && next <= 127, "A1: {next} after {last}");
+}
+
+#[test]
 fn files_that_nothing_names_go_after_a_checkpoint_and_at_an_opening() {
     let mut bench = Bench::new();
     for round in 0..4 {
