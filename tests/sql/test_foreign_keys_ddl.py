@@ -559,3 +559,30 @@ def test_no_child_is_left_behind_while_tables_are_exchanged(db, action):
     assert [answer for answer in gone if action == "RESTRICT" or isinstance(answer, tuple)] == []
     assert [row[2:] for row in db.rows("CHECK TABLE c EXTENDED")] == [("status", "OK")]
     assert db.value("SELECT COUNT(*) FROM c WHERE p IS NOT NULL") == 1000 - len(gone)
+
+
+def add_children(session, numbers, end, refused):
+    """One child after the other, of a parent that stays."""
+    for number in numbers:
+        if end.is_set():
+            return
+        if answer := session.run(f"INSERT INTO c VALUES ({number}, {number % 100 + 1})").error:
+            refused.append(answer)
+
+
+@pytest.mark.pbxt_only
+def test_children_come_while_their_parent_is_exchanged(db):
+    db.ok("CREATE TABLE p (id INT PRIMARY KEY, v INT) ENGINE={engine}")
+    db.ok("INSERT INTO p SELECT seq, 0 FROM seq_1_to_100")
+    db.ok("CREATE TABLE c (id INT PRIMARY KEY, p INT, KEY (p), CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id)) ENGINE={engine}")
+    end, refused = threading.Event(), []
+    threads = [threading.Thread(target=add_children, args=(db.session(), range(first, 1 << 30, 4), end, refused)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(30):
+        db.ok("ALTER TABLE p FORCE, ALGORITHM=COPY")
+    end.set()
+    for thread in threads:
+        thread.join()
+    assert refused == []
+    assert [row[2:] for row in db.rows("CHECK TABLE c EXTENDED")] == [("status", "OK")]

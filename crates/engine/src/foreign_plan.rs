@@ -4,7 +4,7 @@
 //! worked out once, as far as changes really come: a chain of a thousand tables is opened table by table as actions go along it.
 //! State: node 0 is the cursor's own table; others are opened by what the catalog knows of their records. A plan is thrown away when
 //! a table in it is bound otherwise (rule FK23).
-//! Rules: FK12, FK17, FK20, FK22, FK29.
+//! Rules: FK12, FK17, FK20, FK22, FK29, FK54.
 //! Latches and I/O: table locks of parents; probes read indexes.
 
 use crate::cursor::Cursor;
@@ -277,6 +277,14 @@ impl Node {
             let acts = acting.is_some_and(|key| key.name == probe.key.name);
             probe.check(session, host, old.filter(|_| !acts), new)
         })
+    }
+
+    /// True if a parent is missing only until another table has taken its place (rule FK54).
+    #[cold]
+    pub(crate) fn has_parent_to_come(&self, db: &Database) -> bool {
+        let is_missing = |probe: &&ParentProbe| matches!(probe.bound, Err(Missing::Table));
+        let mut missing = self.outgoing.iter().filter(is_missing);
+        missing.any(|probe| db.is_to_come(&probe.key.parent))
     }
 
     /// True if a change between these records gives columns other bytes that others refer to: what no constraint needs to be asked for

@@ -4,6 +4,7 @@
 //! Rules: FK12 parents are locked before the row is written. FK13 a row that others may refer to is written first, then its children are looked
 //! up; if they forbid it, it is taken back alone. FK18 with checks off nothing is done. FK23 a row whose
 //! bindings have changed before it is written, or before what follows from it is done, is begun anew. FK53 rows that an action has reached before the statement does.
+//! FK54 a parent whose place is about to be taken is waited for.
 //! Latches and I/O: those of any change of a row.
 
 use super::{Fill, HostCursor, HostTable};
@@ -19,6 +20,10 @@ use pbxt_base::RowId;
 use pbxt_rows::{ColumnSet, HostRecord, Projection};
 use pbxt_txn::Viewer;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often who waits for an exchange of tables looks.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// What a cursor knows of constraints.
 #[derive(Debug, Default)]
@@ -101,6 +106,7 @@ impl HostCursor {
         old: Option<HostRecord<'_>>,
         new: HostRecord<'_>,
     ) -> Result<()> {
+        let mut since = None;
         loop {
             let Some(plan) = &mut self.foreign.plan else {
                 return Ok(());
@@ -108,8 +114,16 @@ impl HostCursor {
             let entered = plan.nodes[0].enter_parents(session);
             if self.is_bound() {
                 entered?;
-                let plan = self.foreign.plan.as_mut();
-                return plan.map_or(Ok(()), |plan| plan.nodes[0].check(session, old, new, None));
+                let Some(plan) = &mut self.foreign.plan else {
+                    return Ok(());
+                };
+                let checked = plan.nodes[0].check(session, old, new, None);
+                let comes = matches!(checked, Err(Error::NoReferencedRow { .. }))
+                    && plan.nodes[0].has_parent_to_come(&self.host.db);
+                if !comes || !sleep_once(session, &mut since)? {
+                    return checked;
+                }
+                continue;
             }
             // A parent came, went or was exchanged before its lock was there.
             if let Err(error @ (Error::Deadlock { .. } | Error::Killed | Error::LockTimeout { .. })) = entered
@@ -318,6 +332,21 @@ impl HostCursor {
             Resolved::Absent | Resolved::Conflict | Resolved::Wait(..) => Ok(false),
         }
     }
+}
+
+/// Lets those go on who exchange tables (rule FK54); false if the statement has waited for them as long as it may.
+fn sleep_once(session: &Session, since: &mut Option<u64>) -> Result<bool> {
+    let db = &session.db;
+    if db.waits.host_killed(session.gate()) {
+        return Err(Error::Killed);
+    }
+    let now = db.clock.now_millis();
+    let waited = now.saturating_sub(*since.get_or_insert(now));
+    if waited >= session.config().lock_wait_timeout_ms {
+        return Ok(false);
+    }
+    session.gate().sleep(LOOK);
+    Ok(true)
 }
 
 impl Writer {

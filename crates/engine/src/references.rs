@@ -185,6 +185,12 @@ impl Database {
         self.install_references(tables, bound);
     }
 
+    /// True if a table is about to have the name, or has it and constraints are about to be bound to it (rule FK54).
+    pub(crate) fn is_to_come(&self, name: &str) -> bool {
+        let takes_it = |table: &Arc<Table>| table.stands_in_for().as_deref() == Some(name);
+        self.catalog.tables().iter().any(takes_it) || self.catalog.by_name(name).is_some()
+    }
+
     fn install_references(&self, tables: &[Arc<Table>], mut bound: HashMap<usize, References>) {
         let mut has_changed = false;
         for (number, table) in tables.iter().enumerate() {

@@ -4,7 +4,7 @@ mod common {
     pub(crate) mod family;
 }
 
-use common::family::{Opened, Plan, User, database, is_referenced, options, row};
+use common::family::{Opened, Plan, User, database, is_missing, is_referenced, options, row};
 use pbxt::{Action, Creation, Database, ForeignKeyInfo, Renaming};
 use std::sync::Arc;
 
@@ -154,4 +154,64 @@ fn a_copy_that_takes_no_place_refuses_nothing_any_more() {
     assert!(seen(&db).is_empty());
     user.delete(&parent, 1)
         .expect("nobody is about to exchange tables");
+}
+
+/// A copy of the parents, with their rows.
+fn copy_of_parents(db: &Arc<Database>) -> Opened {
+    let mut plan = Plan::new("d/p", 2);
+    plan.name = "d/#new".into();
+    let creation = Creation {
+        checks: true,
+        replaces: Some("d/p"),
+    };
+    db.create_table_with(plan.definition(), 1, creation)
+        .expect("a copy");
+    let copied = Opened::open(db, plan);
+    let mut user = User::new(db, 4);
+    for id in 1..=3 {
+        user.insert(&copied, &row(&[id, 0])).expect("a parent");
+    }
+    user.commit();
+    copied
+}
+
+#[test]
+fn who_needs_a_parent_that_is_being_exchanged_waits_for_it() {
+    for is_given_up in [false, true] {
+        let (db, _disk) = database();
+        let parent = parents(&db);
+        let child = Arc::new(Opened::create(&db, keyed(1)));
+        let copied = copy_of_parents(&db);
+        db.rename_table_with(None, "d/p", "d/#old", ASIDE)
+            .expect("set aside");
+        let mut hurried = User::new(&db, 5);
+        let refused = hurried.insert(&child, &row(&[9, 1, 0]));
+        assert!(is_missing(&refused), "FK54: it waits for nobody: {refused:?}");
+        hurried.rollback();
+        let mut waiting = User::waiting(&db, 6, 20_000);
+        let table = Arc::clone(&child);
+        let thread = std::thread::spawn(move || {
+            let inserted = waiting.insert(&table, &row(&[10, 1, 0]));
+            waiting.commit();
+            inserted
+        });
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!thread.is_finished(), "FK54: it has to wait");
+        if is_given_up {
+            db.rename_table_with(None, "d/#old", "d/p", PLACE)
+                .expect("back again");
+            db.drop_table(None, "d/#new").expect("dropped");
+        } else {
+            db.rename_table_with(None, "d/#new", "d/p", PLACE)
+                .expect("exchanged");
+            db.drop_table(None, "d/#old").expect("dropped");
+        }
+        let inserted = thread.join().expect("it ends");
+        assert!(inserted.is_ok(), "FK54: {inserted:?}");
+        let now = if is_given_up { &parent } else { &copied };
+        let deleted = hurried.delete(now, 1);
+        assert!(deleted.is_ok(), "its child goes with it: {deleted:?}");
+        hurried.commit();
+        assert!(hurried.rows(&child).is_empty(), "FK54");
+    }
 }
