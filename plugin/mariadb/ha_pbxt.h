@@ -148,6 +148,7 @@ class ha_pbxt final : public handler {
 
   bool skips_rows_it_cannot_change() const;
   bool checks_uniqueness(uint index) const;
+  bool has_checked_keys() const;
   bool looks_written_rows_up() const;
   int store_looked_up(const uchar* old_record, const uchar* record);
   int find_taken();

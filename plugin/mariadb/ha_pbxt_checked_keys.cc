@@ -62,10 +62,14 @@ bool ha_pbxt::checks_uniqueness(uint index) const {
   return key.without_overlaps && (is_clone || !searches_rows_to_change(ha_thd()));
 }
 
+/* There are keys whose values the server compares. */
+bool ha_pbxt::has_checked_keys() const {
+  return table_share->long_unique_table || table_share->period.unique_keys != 0;
+}
+
 /* The server has a clone ready, and memory for a key and a record. */
 bool ha_pbxt::looks_written_rows_up() const {
-  return lookup_handler != this && lookup_buffer &&
-         (table_share->long_unique_table || table_share->period.unique_keys != 0);
+  return lookup_handler != this && lookup_buffer && has_checked_keys();
 }
 
 /* Stores a row so that it can be taken back, and does so if another one has its values. */

@@ -84,9 +84,11 @@ int ha_pbxt::write_row(const uchar* record) {
 
 /* ---- many rows ---- */
 
-/* INSERT ... SELECT calls this before it says IGNORE, REPLACE or ON DUPLICATE KEY UPDATE. */
+/* INSERT ... SELECT calls this before it says IGNORE, REPLACE or ON DUPLICATE KEY UPDATE. Where each row is
+ * looked up after it is written, others than itself are told by their row ids, and rows of a load have none
+ * before its end. */
 void ha_pbxt::start_bulk_insert(ha_rows rows, uint) {
-  bulk_announced_ = true;
+  bulk_announced_ = !has_checked_keys();
   bulk_rows_ = rows;
 }
 

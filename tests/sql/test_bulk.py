@@ -94,6 +94,21 @@ def test_ignore_and_replace_still_answer_row_by_row(twin):
     twin.run("SELECT COUNT(*), SUM(n), SUM(u) FROM t")
 
 
+def test_many_rows_come_where_the_server_looks_keys_up(twin):
+    twin.ok("CREATE TABLE t (v TEXT, n INT, UNIQUE (v)) ENGINE={engine}")
+    twin.ok("INSERT INTO t SELECT CONCAT('value ', seq), seq FROM seq_1_to_5000")
+    twin.ok("ALTER TABLE t FORCE, ALGORITHM=COPY")
+    twin.ok("INSERT IGNORE INTO t SELECT CONCAT('value ', seq), 0 FROM seq_4001_to_9000 ON DUPLICATE KEY UPDATE n = -1")
+    twin.fails("INSERT INTO t SELECT CONCAT('value ', seq), 0 FROM seq_6000_to_12000", 1062)
+    twin.ok("CREATE TABLE s (k INT, f DATE, u DATE, PERIOD FOR p (f, u), UNIQUE (k, p WITHOUT OVERLAPS)) ENGINE={engine}")
+    twin.ok("INSERT INTO s SELECT seq, '2024-01-01', '2025-01-01' FROM seq_1_to_5000")
+    twin.ok("ALTER TABLE s FORCE, ALGORITHM=COPY")
+    twin.fails("INSERT INTO s SELECT seq, '2024-06-01', '2025-06-01' FROM seq_5000_to_9000", 1062)
+    for table in "ts":
+        twin.same_table(table)
+        check(twin.under_test, table)
+
+
 def test_nulls_in_unique_keys_are_no_duplicates(twin):
     twin.ok("CREATE TABLE t (n INT PRIMARY KEY, u INT UNIQUE) ENGINE={engine}")
     twin.ok(f"INSERT INTO t SELECT seq, IF(seq % 2, NULL, seq) FROM seq_1_to_{ROWS}")
