@@ -244,8 +244,9 @@ impl Node {
         })
     }
 
-    /// Takes the lock that keeps parents from being dropped or exchanged (rule FK29).
-    pub(crate) fn enter_parents(&mut self, session: &mut Session) -> Result<()> {
+    /// Takes the lock that keeps parents from being dropped or exchanged (rule FK29). `fresh` gets those that the transaction had not
+    /// locked before.
+    pub(crate) fn enter_parents(&mut self, session: &mut Session, fresh: &mut Vec<Arc<Table>>) -> Result<()> {
         if self.outgoing.is_empty() {
             return Ok(());
         }
@@ -256,6 +257,9 @@ impl Node {
             .filter_map(|probe| probe.bound.as_mut().ok())
         {
             if parent.entered != session.txn() {
+                if !session.has_entered(&parent.table) {
+                    fresh.push(Arc::clone(&parent.table));
+                }
                 session.lock_table(&parent.table, LockMode::Intent)?;
                 parent.entered = session.txn();
             }

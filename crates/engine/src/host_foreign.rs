@@ -111,7 +111,8 @@ impl HostCursor {
             let Some(plan) = &mut self.foreign.plan else {
                 return Ok(());
             };
-            let entered = plan.nodes[0].enter_parents(session);
+            let mut fresh = Vec::new();
+            let entered = plan.nodes[0].enter_parents(session, &mut fresh);
             if self.is_bound() {
                 entered?;
                 let Some(plan) = &mut self.foreign.plan else {
@@ -130,6 +131,8 @@ impl HostCursor {
             {
                 return Err(error);
             }
+            // Nothing was done under them, and whoever exchanges tables drops the one that was.
+            fresh.iter().for_each(|table| session.leave_table(table));
             self.rebind()?;
         }
     }

@@ -3,7 +3,8 @@
 //! Why it exists: a head of an unfinished transaction is the exclusive lock of its row; FOR UPDATE, shared locks and
 //! DDL need locks that are not versions, and writers must respect both kinds.
 //! Rules: T16 the map word's LOCKED bit is set by compare-and-swap under the lock partition's latch; a writer's
-//! compare-and-swap expects it clear, else it goes through the lock table. T18 table locks are held until END.
+//! compare-and-swap expects it clear, else it goes through the lock table. T18 table locks are held until END, but for those of rule
+//! FK54.
 //! Latches and I/O: the partition latch around one compare-and-swap; waits hold nothing.
 
 use crate::database::Database;
@@ -220,9 +221,24 @@ impl Session {
         }
     }
 
+    /// True if the transaction has the table in its list.
+    pub(crate) fn has_entered(&self, table: &Table) -> bool {
+        self.work.tables.iter().any(|work| work.table.id == table.id)
+    }
+
+    /// Gives up the intent lock of a table under which nothing was done (rule FK54). The table stays in the list.
+    pub(crate) fn leave_table(&self, table: &Table) {
+        self.db
+            .table_locks
+            .unlock(self.work.txn, table.id, LockMode::Intent);
+        self.db
+            .waits
+            .released_one(self.work.txn, Resource::Table(table.id));
+    }
+
     /// Enters the table into the list of what the transaction holds and changed.
     fn note_table(&mut self, table: &Arc<Table>) {
-        if !self.work.tables.iter().any(|work| work.table.id == table.id) {
+        if !self.has_entered(table) {
             self.work.tables.push(TableWork {
                 table: Arc::clone(table),
                 rows: 0,

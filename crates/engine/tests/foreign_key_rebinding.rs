@@ -233,7 +233,10 @@ fn children_that_were_exchanged_while_their_parent_was_waited_for_are_minded() {
 
 #[cfg(feature = "stop-points")]
 mod held {
-    use super::{Arc, Cascade, Opened, Restrict, SetNull, User, child, copy, exchange, parents};
+    use super::{
+        Arc, Cascade, Creation, LONG_MILLIS, Opened, Plan, Renaming, Restrict, SetNull, User, child, copy,
+        exchange, parents,
+    };
     use crate::common::family::{database, is_referenced, row};
     use crate::common::hold::{hold_at, turn};
 
@@ -276,5 +279,62 @@ mod held {
             user.check(&copied);
             user.check(&parent);
         }
+    }
+
+    /// Who waited for the parent's table while it was set aside comes in when it has no name any more.
+    #[test]
+    fn a_lock_of_a_parent_that_was_set_aside_is_given_back() {
+        let turn = turn();
+        let (db, _disk) = database();
+        let _before = parents(&db);
+        let children = Arc::new(Opened::create(&db, child(Restrict)));
+        let mut plan = Plan::new("d/p", 2);
+        plan.name = "d/#new".into();
+        let creation = Creation {
+            checks: true,
+            replaces: Some("d/p"),
+        };
+        db.create_table_with(plan.definition(), 1, creation)
+            .expect("a copy");
+        let copied = Opened::open(&db, plan);
+        let mut user = User::new(&db, 1);
+        user.insert(&copied, &row(&[1, 0])).expect("a parent");
+        user.commit();
+        let altering = Arc::clone(&db);
+        let held = hold_at(&turn, "ddl.after_append", move || {
+            let aside = Renaming {
+                keep_references: true,
+                sets_aside: true,
+                ..Renaming::default()
+            };
+            altering.rename_table_with(None, "d/p", "d/#old", aside)
+        });
+        let mut waiting = User::waiting(&db, 7, LONG_MILLIS);
+        let table = Arc::clone(&children);
+        let inserting = std::thread::spawn(move || {
+            let inserted = waiting.insert(&table, &row(&[10, 1]));
+            (inserted, waiting)
+        });
+        while !db.waits.has_waiters() {
+            assert!(!inserting.is_finished(), "it has to wait");
+            std::thread::yield_now();
+        }
+        held.release().expect("set aside");
+        let place = Renaming {
+            keep_references: true,
+            takes_place: true,
+            checks: true,
+            ..Renaming::default()
+        };
+        db.rename_table_with(None, "d/#new", "d/p", place)
+            .expect("exchanged");
+        let (inserted, mut waiting) = inserting.join().expect("it ends");
+        assert!(inserted.is_ok(), "FK54: {inserted:?}");
+        // The transaction goes on.
+        let hurried = User::new(&db, 8);
+        let dropped = db.drop_table(Some(&hurried.session), "d/#old");
+        assert!(dropped.is_ok(), "FK54: {dropped:?}");
+        waiting.commit();
+        user.check(&children);
     }
 }
