@@ -188,6 +188,21 @@ def test_writers_wait_for_the_moment_at_which_a_build_begins(db):
     healthy(db, "p")
 
 
+def test_children_stand_behind_a_build_that_waits_for_others(db):
+    # T15: the server keeps nobody away who writes a child.
+    child, build, _ = family(db)
+    other = db.session()
+    other.ok("BEGIN")
+    inserting = other.later("INSERT INTO c VALUES (2, 6)")
+    assert inserting.waits()
+    child.ok("COMMIT")
+    assert build.result().error is None
+    assert inserting.result().error is None
+    other.ok("COMMIT")
+    assert db.value("SELECT COUNT(*) FROM c") == 2
+    healthy(db, "p")
+
+
 def test_writers_go_on_while_an_index_is_built(db):
     db.ok("CREATE TABLE t (n INT PRIMARY KEY, a INT NOT NULL, w VARCHAR(60)) ENGINE={engine}")
     db.ok("INSERT INTO t SELECT seq, seq, CONCAT(SHA1(seq), seq) FROM seq_1_to_600000")

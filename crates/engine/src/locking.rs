@@ -207,18 +207,24 @@ impl Session {
         let db = Arc::clone(&self.db);
         let mut turn = Turn::none(&db.waits);
         loop {
-            match db.table_locks.lock(own, table.id, mode) {
-                TableAccess::Granted | TableAccess::AlreadyHeld => {
-                    turn.took();
-                    self.note_table(table);
-                    return table.check_current();
-                }
-                TableAccess::Blocked(_) => {
-                    let blockers = || db.table_locks.blockers(own, table.id, mode);
-                    self.wait(&mut turn, table, Resource::Table(table.id), mode, false, blockers)?;
-                }
+            if !self.must_queue_for_table(&turn, table, mode)
+                && !matches!(db.table_locks.lock(own, table.id, mode), TableAccess::Blocked(_))
+            {
+                turn.took();
+                self.note_table(table);
+                return table.check_current();
             }
+            let blockers = || db.table_locks.blockers(own, table.id, mode);
+            self.wait(&mut turn, table, Resource::Table(table.id), mode, false, blockers)?;
         }
+    }
+
+    /// The same as for a row: writers that come one after the other would keep DDL out for ever (rule T15).
+    fn must_queue_for_table(&self, turn: &Turn<'_>, table: &Table, mode: LockMode) -> bool {
+        let is_own = |(holder, _): &(TxnId, _)| *holder == self.work.txn;
+        !turn.is_due()
+            && self.db.waits.stands_against(Resource::Table(table.id), mode)
+            && !self.db.table_locks.holders(table.id).iter().any(is_own)
     }
 
     /// True if the transaction has the table in its list.

@@ -17,6 +17,7 @@ use pbxt_base::RowId;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_txn::LockMode;
+use std::sync::Arc;
 
 const NEIGHBOURS: u32 = 8_000;
 
@@ -98,6 +99,28 @@ fn a_row_that_became_free_is_for_the_first_in_line() {
     waiter.session.commit().unwrap();
     let groups: Vec<_> = bench.rows().into_iter().map(|(_, row)| row.group).collect();
     assert_eq!(groups, [Some(2), None]);
+    bench.settle();
+}
+
+#[test]
+fn a_writer_does_not_go_past_ddl_in_line() {
+    // T15: or writers that come one after the other keep it out for ever.
+    let turn = turn();
+    let mut bench = Bench::new();
+    bench.client.insert(&bench.table, &row(1)).unwrap();
+    let db = Arc::clone(&bench.db);
+    let held = hold_at(&turn, "wait.after_enqueue", move || db.rename_table(None, "t", "u"));
+    // Who has the table goes on.
+    bench.client.insert(&bench.table, &row(2)).unwrap();
+    let mut newcomer = session(&bench, 3, ConflictMode::Error, 0);
+    let refused = newcomer.insert(&bench.table, &row(3));
+    assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
+    newcomer.session.rollback().unwrap();
+    bench.client.session.commit().unwrap();
+    held.release().unwrap();
+    newcomer.insert(&bench.table, &row(3)).unwrap();
+    newcomer.session.commit().unwrap();
+    assert_eq!(bench.rows().len(), 3);
     bench.settle();
 }
 
