@@ -39,7 +39,11 @@ impl SecondLook {
         self.events.clear();
         let events = &mut self.events;
         events_of(db, &index.parts(), key, row, &mut self.entries, |event| {
-            events.push(event);
+            // Rule T22: the claim of a key whose row is not written. Who only looks passes over all that is unfinished (T40).
+            let is_claim = event.standing.status.is_unfinished() && event.stamp.txn != viewer.own;
+            if !is_claim {
+                events.push(event);
+            }
         })?;
         Ok(decide_events(viewer, self.events.iter().copied()) == EventDecision::Present)
     }

@@ -11,11 +11,12 @@ mod hold;
 
 use common::{Bench, open, row};
 use hold::{Turn, hold_at, turn};
-use pbxt::{ConflictMode, Error, FlushAtCommit, Isolation, SessionConfig};
+use pbxt::{Bind, ConflictMode, Cursor, Error, FlushAtCommit, Isolation, Seek, SessionConfig};
 use pbxt_base::RowId;
 use pbxt_sim::client::Client;
-use pbxt_sim::table::{PlayRow, PlayTable};
+use pbxt_sim::table::{PlayRow, PlayTable, TAG_INDEX};
 use pbxt_testkit::SimDisk;
+use pbxt_txn::LockMode;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -261,6 +262,64 @@ fn a_claim_without_a_row_is_waited_for_and_given_up_by_rollback() {
     held.release();
     waiting.join().unwrap();
     assert_eq!(ids(&mut bench.client, &bench.table), BTreeSet::from([5]));
+    bench.settle();
+}
+
+/// True if a search by tag finds a row that it can lock.
+fn locks_tagged(client: &mut Client, table: &PlayTable, tag: u32) -> bool {
+    let key = table.prefix(TAG_INDEX, &[Some(tag)]);
+    let found = client.statement(|session| {
+        let mut cursor = Cursor::new(&table.table);
+        let bind = Bind {
+            lock: Some(LockMode::Exclusive),
+            ..Bind::default()
+        };
+        cursor.bind(session, bind)?;
+        cursor.index_start(session, TAG_INDEX)?;
+        cursor.seek(session, &key, Seek::Exact, |_| Ok(()))
+    });
+    found.unwrap()
+}
+
+#[test]
+fn a_claim_whose_row_is_not_written_hides_no_row_from_who_has_locked_it() {
+    // T22: the row came to the key while the claimant waited for another one, and the claim is the newer of the two events.
+    let turn = turn();
+    let mut bench = Bench::new();
+    let target = committed(&mut bench, &[1])[0];
+    let mut holder = hasty(&bench);
+    holder.insert(&bench.table, &grouped(50)).unwrap();
+    let (mut mover, table, db) = (hasty(&bench), bench.table.clone(), Arc::clone(&bench.db));
+    let others = std::thread::spawn(move || {
+        while !db.waits.has_waiters() {
+            std::thread::yield_now();
+        }
+        let moved = mover.update(&table, target, |old| PlayRow {
+            tag: Some(9),
+            ..old.clone()
+        });
+        moved.unwrap();
+        mover.session.commit().unwrap();
+        holder.session.rollback().unwrap();
+    });
+    let (mut claimant, table) = (bench.other(7), bench.table.clone());
+    claimant.session.configure(SessionConfig {
+        lock_wait_timeout_ms: 10_000,
+        ..SessionConfig::default()
+    });
+    let held = hold_at(&turn, "write.after_reserve", move || {
+        claimant.update(&table, target, |old| PlayRow {
+            id: 50,
+            tag: Some(9),
+            ..old.clone()
+        })
+    });
+    others.join().unwrap();
+    let mut locker = patient(&bench, 0);
+    assert!(locks_tagged(&mut locker, &bench.table, 9), "T22");
+    locker.session.rollback().unwrap();
+    let lost = held.release();
+    assert!(matches!(lost, Err(Error::WriteConflict { .. })), "{lost:?}");
     bench.settle();
 }
 
