@@ -10,7 +10,7 @@
 
 use crate::cache::Cache;
 use crate::chunk::{BufferPool, Chunk};
-use crate::directory::Directory;
+use crate::directory::{Directory, check_distance};
 use crate::files::HotFiles;
 use crate::flush::Flusher;
 use crate::group_commit::Marks;
@@ -76,8 +76,9 @@ impl Core {
         end.check_log_start(&files)?;
         let segment = files.make_room_behind(&end)?;
         let start = layout.segment_body(segment);
-        let file = files.begin(segment, end.segment, end.cut.raw(), end.checksum)?;
         let chunk = layout.chunk_of(start);
+        check_distance(chunk, layout.chunk_of(end.log_start.raw()))?;
+        let file = files.begin(segment, end.segment, end.cut.raw(), end.checksum)?;
         let sequence = end.sequence + 1;
         let flusher = Flusher {
             next_sequence: sequence,

@@ -10,7 +10,7 @@
 
 use crate::chunk::Chunk;
 use crate::core::Core;
-use crate::directory::CHUNK_COUNT_MAX;
+use crate::directory::check_distance;
 use crate::layout::{Layout, next_batch_start};
 use crate::log::Goal;
 use crate::tail::{BATCH_HEADER_BYTES, Claim, Space};
@@ -148,13 +148,7 @@ impl Core {
         if !self.backlog_allows(opener, space) {
             return Ok(Some(Attempt::Backlog(written)));
         }
-        if chunk >= CHUNK_COUNT_MAX {
-            return Err(Error::TooLarge {
-                what: "the transaction log in chunks",
-                bytes: chunk,
-                limit: CHUNK_COUNT_MAX,
-            });
-        }
+        check_distance(chunk, self.layout.chunk_of(self.start().raw()))?;
         self.open_chunk(opener, chunk);
         Ok(None)
     }

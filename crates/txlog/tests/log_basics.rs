@@ -3,9 +3,9 @@
 mod common;
 
 use common::{Fixture, by_hand, number_of, payload, row, write_commit, write_row};
-use pbxt_base::{Error, Lsn};
+use pbxt_base::{Error, Lsn, SegmentId};
 use pbxt_io::{Disk, OsDisk};
-use pbxt_segment::{Geometry, SegmentClass};
+use pbxt_segment::{Geometry, OpenMode, SegmentClass, SegmentStore};
 use pbxt_txlog::{LogOptions, SegmentScan, Space};
 use std::sync::Arc;
 use std::thread;
@@ -72,6 +72,49 @@ fn records_are_read_from_memory_and_from_disk() {
         stats.cache_evictions > 50 && stats.cache_bytes <= 96 << 10,
         "{stats:?}"
     );
+}
+
+#[test]
+fn a_log_goes_on_at_any_position() {
+    // D12: the chunk behind this segment has number 2^26.
+    let dir = tempfile::tempdir().expect("a directory");
+    let geometry = Geometry::small();
+    let chunks = geometry.hot_segment_bytes / geometry.chunk_bytes;
+    let segment = SegmentId::new(((1_u64 << 26) / chunks) as u32 - 1);
+    let start = Lsn::new(u64::from(segment.raw()) * geometry.hot_segment_bytes);
+    let mode = OpenMode {
+        create: Some(geometry),
+        read_only: false,
+        new_uuid: 77,
+        now: 1,
+    };
+    let store = SegmentStore::open(os_disk(&dir), mode).expect("a store");
+    store.prepare(segment).expect("a file");
+    let begun = store.begin(segment, SegmentId::new(0), Lsn::new(0), 0, start);
+    drop((begun.expect("a segment"), store));
+    let options = LogOptions {
+        cache_bytes: 64 << 10,
+        ..by_hand()
+    };
+    let mut written = Vec::new();
+    for opening in 0..3_u64 {
+        let fixture = Fixture::open_from(os_disk(&dir), geometry, options, Lsn::new(0), start);
+        let fixture = fixture.expect("opens");
+        assert_eq!(fixture.numbers(), written, "opening {opening}");
+        let mut places = Vec::new();
+        for number in opening * 10_000..opening * 10_000 + 1000 {
+            let (lsn, _) = write_row(&fixture.log, number, 100).expect("space");
+            places.push((number, lsn));
+            written.push(number);
+        }
+        fixture.log.flush_step().expect("flushes");
+        for (number, lsn) in places {
+            let guard = crossbeam_epoch::pin();
+            let record = fixture.log.read(lsn, &guard).expect("reads");
+            assert_eq!(number_of(record.as_row().expect("a row").payload()), number);
+        }
+        fixture.log.close().expect("closes");
+    }
 }
 
 #[test]
