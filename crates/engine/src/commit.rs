@@ -27,7 +27,7 @@ impl Session {
         }
         match self.phase {
             Phase::Idle => Ok(()),
-            Phase::Doomed(why) => Err(Error::TransactionAborted { why }),
+            Phase::Doomed(why) => Err(self.give_up_commit(Error::TransactionAborted { why })),
             Phase::Active | Phase::Prepared => {
                 // V2: its coordinator forgets it at the answer.
                 let is_voted = self.phase == Phase::Prepared && self.work.outlives_session();
@@ -59,15 +59,15 @@ impl Session {
         }
     }
 
-    /// Rule T44: what could not be committed is rolled back, or the next commit of the session would bring it. A transaction that has
-    /// voted is left to whoever decides, as if its session had gone: the host takes this answer for the end of the transaction, and a
-    /// rollback that follows in the session is not about it.
+    /// Rule T44: what could not be committed is rolled back, or the next commit of the session would bring it. The host takes this answer
+    /// for the end of the transaction, and a rollback that follows in the session is not about it: so one that has voted is left to
+    /// whoever decides, as if its session had gone, and one that was rolled back whole before has now ended.
     fn give_up_commit(&mut self, error: Error) -> Error {
         match self.phase {
             Phase::Prepared if self.work.outlives_session() => self.detach_prepared(),
             // An abort that cannot be logged is still an abort. About a vote without a record nobody else can decide (rule V11).
-            Phase::Active | Phase::Prepared => drop(self.rollback()),
-            _ => {}
+            Phase::Active | Phase::Prepared | Phase::Doomed(_) => drop(self.rollback()),
+            Phase::Idle | Phase::Ordered => {}
         }
         error
     }

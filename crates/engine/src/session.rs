@@ -6,7 +6,7 @@
 //!   Idle --first snapshot, lock or change--> Active --prepare--> Prepared --commit_ordered--> Ordered
 //!    ^                                         |                    |                            |
 //!    +---------- commit, rollback -------------+--------------------+----------------------------+
-//!                                          Active --deadlock--> Doomed --rollback--> Idle
+//!                                          Active --deadlock--> Doomed --commit (an error), rollback--> Idle
 //! ```
 //! Rules: FK13 a row has a mark of its own while constraints may forbid its change. T42 so it has while the host judges it. T21 a transaction id is taken at the first change or lock, never by a reader. T8 a savepoint is the log
 //! end at its moment plus a copy of the row-count deltas; rolling back to it costs one record whatever it undoes.

@@ -146,6 +146,23 @@ fn a_statement_that_cannot_be_taken_back_is_not_committed() {
     scene.goes_on();
 }
 
+/// Rule T44: the host takes the answer for the end and tells no rollback any more.
+#[test]
+fn after_the_commit_of_what_was_rolled_back_whole_the_next_transaction_begins() {
+    let mut scene = Scene::new();
+    scene.fill_log();
+    let session = &mut scene.store.client.session;
+    session.rollback_statement().unwrap_err();
+    let committed = session.commit();
+    assert!(
+        matches!(committed, Err(Error::TransactionAborted { .. })),
+        "{committed:?}"
+    );
+    session.begin_statement().expect("T44: another transaction");
+    session.end_statement();
+    scene.goes_on();
+}
+
 /// Rule D10. Nobody prepares segments here but who needs one.
 #[test]
 fn who_deletes_on_a_disk_with_room_leaves_the_reserve_alone() {
