@@ -327,9 +327,10 @@ impl Session {
         self.work.txn.raw() != 0 || self.work.serial.is_some()
     }
 
-    /// True if the transaction wrote anything.
+    /// True if the transaction wrote anything, or was rolled back whole and has not been ended since: then nobody else may take what it
+    /// wrote for committed, and its vote says so (rule V15).
     pub fn has_changes(&self) -> bool {
-        self.work.logged
+        self.work.logged || matches!(self.phase, Phase::Doomed(_))
     }
 
     /// True between prepare and the end.

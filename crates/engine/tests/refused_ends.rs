@@ -146,6 +146,21 @@ fn a_statement_that_cannot_be_taken_back_is_not_committed() {
     scene.goes_on();
 }
 
+/// Rule V15: the binary log has rows of the transaction, and other engines may.
+#[test]
+fn what_was_rolled_back_whole_votes_no() {
+    let mut scene = Scene::new();
+    scene.fill_log();
+    let session = &mut scene.store.client.session;
+    session.rollback_statement().unwrap_err();
+    assert!(session.has_changes(), "V15: the host asks for a vote");
+    let voted = session.prepare(b"vote");
+    assert!(matches!(voted, Err(Error::TransactionAborted { .. })), "{voted:?}");
+    session.rollback().expect("a rollback");
+    assert!(!session.has_changes(), "it has ended");
+    scene.goes_on();
+}
+
 /// Rule T44: the host takes the answer for the end and tells no rollback any more.
 #[test]
 fn after_the_commit_of_what_was_rolled_back_whole_the_next_transaction_begins() {
