@@ -104,9 +104,7 @@ impl Session {
         self.flush_all_bulk()?;
         if !self.work.outlives_session() {
             self.vote_serial(|_| Ok(()))?;
-            self.phase = Phase::Prepared;
-            self.shown.prepared();
-            self.work.xid = xid.to_vec();
+            self.note_vote(xid);
             return Ok(());
         }
         self.collect_deltas();
@@ -131,10 +129,17 @@ impl Session {
         stop_point!("prepare.after_append");
         self.db.wait_for(lsn, FlushAtCommit::Durable)?;
         self.db.txns.prepare(self.work.txn);
+        self.note_vote(xid);
+        Ok(())
+    }
+
+    /// The vote is given: nothing is read any more, so nothing need be kept for a snapshot (rule V14).
+    fn note_vote(&mut self, xid: &[u8]) {
         self.work.xid = xid.to_vec();
+        self.work.snapshot = None;
+        self.shown.snapshot(CommitTs::new(0));
         self.phase = Phase::Prepared;
         self.shown.prepared();
-        Ok(())
     }
 
     /// Rolls the whole transaction back. Costs one record; it is waited for only after a durable vote, which would come

@@ -162,6 +162,32 @@ fn nothing_is_changed_after_the_vote() {
     bench.settle();
 }
 
+#[test]
+fn a_vote_keeps_nothing_for_a_snapshot() {
+    // V14, with a session and without.
+    let mut bench = Bench::new();
+    bench.client.insert(&bench.table, &row(1)).expect("inserted");
+    bench.client.session.commit().expect("committed");
+    let mut client = bench.other(2);
+    client.scan(&bench.table).expect("read");
+    client.insert(&bench.table, &row(2)).expect("inserted");
+    client.session.prepare(b"slow").expect("prepared");
+    for (id, is_detached) in [(3, false), (4, true)] {
+        if is_detached {
+            client.session.detach_prepared();
+        }
+        bench.db.housekeeping_step();
+        let before = bench.db.horizon();
+        bench.client.insert(&bench.table, &row(id)).expect("inserted");
+        bench.client.session.commit().expect("committed");
+        bench.db.housekeeping_step();
+        assert!(bench.db.horizon() > before, "V14: detached {is_detached}");
+    }
+    drop(client);
+    bench.db.commit_prepared(b"slow").expect("committed");
+    assert_eq!(ids(&mut bench), [1, 2, 3, 4]);
+}
+
 /// What the engine told the host.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
