@@ -395,7 +395,8 @@ impl Database {
             FlushAtCommit::Durable if planted!("commit.not_awaited") => {}
             FlushAtCommit::Durable => self.log.wait_durable(lsn)?,
             FlushAtCommit::Written => self.log.wait_written(lsn)?,
-            FlushAtCommit::Background => {}
+            // Rule D9: nobody syncs it any more.
+            FlushAtCommit::Background => self.poison.check()?,
         }
         Ok(())
     }

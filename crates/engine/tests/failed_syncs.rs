@@ -1,10 +1,10 @@
 //! Syncs of the log that fail, and processes that die before them: the next life builds on nothing that a later power cut takes
-//! back (rules D24, D34).
+//! back (rules D24, D34); and who is told of such a failure (rule D9).
 
 mod common;
 
 use common::{Bench, open, options, row};
-use pbxt::Database;
+use pbxt::{Database, FlushAtCommit, SessionConfig};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::PlayTable;
 use pbxt_testkit::{Fault, SimDisk};
@@ -54,6 +54,22 @@ fn a_life_after_a_failed_sync_loses_no_commit() {
             Database::open(Arc::new(after), &options()).unwrap_or_else(|error| panic!("{seed}: {error}"));
         assert_eq!(ids(&db), (1..22).collect::<Vec<_>>(), "seed {seed}");
     }
+}
+
+/// Rule D9: the failure was not one of the log, which would take the END.
+#[test]
+fn a_commit_that_waits_for_nothing_is_told_of_a_failure_before_it() {
+    let mut bench = Bench::new();
+    let config = bench.client.session.config();
+    bench.client.session.configure(SessionConfig {
+        flush: FlushAtCommit::Background,
+        ..config
+    });
+    bench.client.insert(&bench.table, &row(1)).expect("inserted");
+    bench.disk.plant(fail_sync("pbxt.manifest"));
+    bench.db.checkpoint_step().expect_err("a sync of the manifest fails");
+    let committed = bench.client.session.commit();
+    committed.expect_err("D9: nothing will be synced any more");
 }
 
 /// A table with pieces whose DROP was written; its sync failed, and the process died.
