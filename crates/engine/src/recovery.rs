@@ -164,6 +164,7 @@ impl PassA {
         let txn = prepare.txn();
         self.note_txn(txn);
         self.fates.set(txn, Fate::Prepared);
+        self.fates.add_voids(txn, prepare.voids());
         let found = PreparedImage {
             txn,
             xid: prepare.xid().to_vec(),

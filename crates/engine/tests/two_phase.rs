@@ -4,10 +4,11 @@ mod common;
 
 use common::{Bench, open, options, put, row};
 use pbxt::{Bind, Database, Error, FlushAtCommit, SessionConfig, WaitObserver};
-use pbxt_base::RowId;
+use pbxt_base::{Lsn, RowId};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_testkit::SimDisk;
+use pbxt_txlog::{PrepareRecord, Space, VoidRange};
 use pbxt_txn::LockMode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -186,6 +187,32 @@ fn a_vote_keeps_nothing_for_a_snapshot() {
     drop(client);
     bench.db.commit_prepared(b"slow").expect("committed");
     assert_eq!(ids(&mut bench), [1, 2, 3, 4]);
+}
+
+#[test]
+fn void_ranges_of_a_prepare_record_count() {
+    // D6: also if a full disk kept out the record of the rollback itself.
+    let mut bench = Bench::new();
+    let txn = bench.db.txns().begin();
+    let range = VoidRange {
+        from: Lsn::new(8),
+        to: Lsn::new(16),
+    };
+    let record = PrepareRecord {
+        txn,
+        xid: b"vote",
+        deltas: &[],
+        voids: &[range],
+    };
+    let room = bench.db.log().reserve(record.encoded_len(), Space::Spare);
+    let mut reservation = room.expect("room");
+    record.encode_into(reservation.bytes_mut());
+    reservation.publish();
+    bench.db.flush().expect("flushed");
+    bench.crash_reopen();
+    assert_eq!(bench.db.prepared.xids(), [b"vote"]);
+    assert_eq!(bench.db.txns().void_ranges(txn), [range.from..range.to], "D6");
+    bench.db.rollback_prepared(b"vote").expect("rolled back");
 }
 
 /// What the engine told the host.
