@@ -413,6 +413,14 @@ impl Session {
     ) -> Result<()> {
         let waits = &self.db.waits;
         stop_point!("wait.before_enqueue");
+        let limit = if no_wait {
+            0
+        } else {
+            self.config.lock_wait_timeout_ms
+        };
+        if limit == 0 {
+            return self.pass_or_fail(turn, table, resource, mode, blockers);
+        }
         if turn.token.is_none() {
             waits.waiting.fetch_add(1, Ordering::SeqCst);
             // The other half of `released`: on AArch64 the judging loads that follow may else be done before the addition can be seen, even
@@ -437,16 +445,37 @@ impl Session {
         };
         stop_point!("wait.after_enqueue");
         waits.total.fetch_add(1, Ordering::Relaxed);
-        let limit = if no_wait {
-            0
-        } else {
-            self.config.lock_wait_timeout_ms
-        };
-        if limit == 0 {
-            return Err(self.timeout(table, 0));
-        }
         waits.report(&self.gate, &blockers);
         self.sleep(turn, table, limit)
+    }
+
+    /// `wait` for who does not wait (rule T14).
+    fn pass_or_fail(
+        &self,
+        turn: &mut Turn<'_>,
+        table: &Table,
+        resource: Resource,
+        mode: LockMode,
+        blockers: impl FnOnce() -> Vec<TxnId>,
+    ) -> Result<()> {
+        let waits = &self.db.waits;
+        let holder = {
+            let queues = waits.queues.lock();
+            let blockers = &blockers();
+            let txn = self.work.txn;
+            queues.graph.would_wait_for(WaitRequest {
+                txn,
+                resource,
+                mode,
+                blockers,
+            })
+        };
+        let Some(holder) = holder else {
+            turn.may_pass = true;
+            return Ok(());
+        };
+        waits.total.fetch_add(1, Ordering::Relaxed);
+        Err(self.timed_out(table, holder, 0))
     }
 
     /// Under the graph latch: judges, queues.
@@ -533,12 +562,16 @@ impl Session {
 
     /// The wait has reached its limit; its place in line is still there.
     fn timeout(&self, table: &Table, waited_ms: u64) -> Error {
+        let holder = self.db.waits.queues.lock().graph.first_blocker(self.work.txn);
+        self.timed_out(table, holder.unwrap_or_default(), waited_ms)
+    }
+
+    fn timed_out(&self, table: &Table, holder: TxnId, waited_ms: u64) -> Error {
         let waits = &self.db.waits;
         waits.timeouts.fetch_add(1, Ordering::Relaxed);
-        let holder = waits.queues.lock().graph.first_blocker(self.work.txn);
         Error::LockTimeout {
             table: table.name().to_string(),
-            holder: waits.blocker(holder.unwrap_or_default()),
+            holder: waits.blocker(holder),
             waited_ms,
         }
     }

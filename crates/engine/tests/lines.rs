@@ -180,3 +180,37 @@ fn a_waiter_is_nothing_to_those_who_want_other_rows() {
     bench.client.session.rollback().unwrap();
     held.release().session.commit().unwrap();
 }
+
+#[test]
+fn who_does_not_wait_closes_no_circle() {
+    // T14: the statement fails, and not the transaction.
+    let turn = turn();
+    let mut bench = Bench::new();
+    let rows = [1, 2].map(|id| bench.client.insert(&bench.table, &row(id)).unwrap());
+    bench.client.session.commit().unwrap();
+    rename(&mut bench.client, &bench.table, rows[0], 1).unwrap();
+    let mut waiter = session(&bench, 2, ConflictMode::Wait, 20_000);
+    rename(&mut waiter, &bench.table, rows[1], 2).unwrap();
+    let (table, target) = (bench.table.clone(), rows[0]);
+    let held = hold_at(&turn, "wait.after_enqueue", move || {
+        rename(&mut waiter, &table, target, 2).unwrap();
+        waiter
+    });
+    let client = &mut bench.client;
+    let by_limit = rename(client, &bench.table, rows[1], 3);
+    client.session.configure(SessionConfig {
+        lock_wait_timeout_ms: 20_000,
+        ..client.session.config()
+    });
+    let exclusive = locks(LockMode::Exclusive, Busy::Fail);
+    let by_wish = client.scan_locking(&bench.table, exclusive).map(|_| ());
+    for refused in [by_limit, by_wish] {
+        assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
+    }
+    client.session.commit().unwrap();
+    let mut waiter = held.release();
+    waiter.session.commit().unwrap();
+    let groups: Vec<_> = bench.rows().into_iter().map(|(_, row)| row.group).collect();
+    assert_eq!(groups, [Some(2), Some(2)]);
+    bench.settle();
+}

@@ -128,6 +128,26 @@ impl WaitGraph {
         self.settle_request(txn, token)
     }
 
+    /// Whom a request would wait for: a holder, or one that would be before it in line. Nothing changes: who does not wait stands in no
+    /// line, and closes no circle (rule T14).
+    pub fn would_wait_for(&self, request: WaitRequest<'_>) -> Option<TxnId> {
+        let WaitRequest {
+            txn,
+            resource,
+            mode,
+            blockers,
+        } = request;
+        let holder = blockers.iter().copied().filter(|blocker| *blocker != txn).min();
+        let line = self.queues.get(&resource).into_iter().flatten();
+        let waits = line.filter_map(|member| Some((*member, self.waits.get(member)?)));
+        // Who waits for this transaction would stand behind it, as in `enqueue`.
+        let mut before = waits.take_while(|(_, wait)| !wait.blockers.contains(&txn));
+        holder.or_else(|| {
+            let in_the_way = |wait: &Wait| resource.can_be_held() && !wait.mode.goes_with(mode);
+            before.find(|(_, wait)| in_the_way(wait)).map(|(member, _)| member)
+        })
+    }
+
     /// The waiter that has the turn has judged again and met other holders: it keeps its place and waits on.
     /// With no blockers the answer is `Free` and it keeps the turn.
     pub fn requeue(&mut self, token: WaitToken, blockers: &[TxnId]) -> Enqueued {

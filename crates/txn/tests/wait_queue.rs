@@ -70,6 +70,29 @@ fn a_woken_waiter_that_leaves_passes_its_turn_on() {
 }
 
 #[test]
+fn who_does_not_wait_is_told_whom_it_would_wait_for() {
+    // T14: the answer is that of a request, and nothing changes.
+    let mut graph = WaitGraph::new();
+    let would = |graph: &WaitGraph, id: u64, mode: LockMode, blockers: &[u64]| {
+        let blockers: Vec<TxnId> = blockers.iter().copied().map(txn).collect();
+        graph.would_wait_for(WaitRequest {
+            txn: txn(id),
+            resource: ROW,
+            mode,
+            blockers: &blockers,
+        })
+    };
+    assert_eq!(would(&graph, 1, Exclusive, &[1]), None, "it has the row itself");
+    let waiter = wait(&mut graph, 2, ROW, Shared, &[1]);
+    assert_eq!(would(&graph, 3, Exclusive, &[1]), Some(txn(1)), "the holder");
+    assert_eq!(would(&graph, 3, Exclusive, &[]), Some(txn(2)), "who is before it");
+    assert_eq!(would(&graph, 3, Shared, &[]), None, "the modes go together");
+    assert_eq!(would(&graph, 1, Exclusive, &[]), None, "who waits for it is behind it");
+    assert_eq!(graph.waiting().count(), 1);
+    assert_eq!(graph.released(txn(1)), Wakes(vec![waiter]));
+}
+
+#[test]
 fn a_newcomer_stands_in_line() {
     let mut graph = WaitGraph::new();
     let counts = graph.counts();
