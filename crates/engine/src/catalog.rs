@@ -195,12 +195,12 @@ impl Catalog {
         self.note_change();
     }
 
-    pub(crate) fn next_table_id(&self) -> TableId {
-        TableId::new(self.last_table.fetch_add(1, Ordering::Relaxed) + 1)
+    pub(crate) fn next_table_id(&self) -> Result<TableId> {
+        next_id(&self.last_table, "tables").map(TableId::new)
     }
 
-    pub(crate) fn next_index_id(&self) -> IndexId {
-        IndexId::new(self.last_index.fetch_add(1, Ordering::Relaxed) + 1)
+    pub(crate) fn next_index_id(&self) -> Result<IndexId> {
+        next_id(&self.last_index, "indexes").map(IndexId::new)
     }
 
     /// The greatest ids of tables and indexes handed out so far, temporary tables included.
@@ -221,5 +221,34 @@ impl Catalog {
         for index in &def.indexes {
             self.last_index.fetch_max(index.id.raw(), Ordering::Relaxed);
         }
+    }
+}
+
+/// Rule K3: behind the greatest number there is no other one.
+fn next_id(last: &AtomicU32, what: &str) -> Result<u32> {
+    let order = Ordering::Relaxed;
+    match last.fetch_update(order, order, |last| last.checked_add(1)) {
+        Ok(before) => Ok(before + 1),
+        Err(greatest) => Err(Error::Invalid(format!(
+            "all {greatest} numbers of {what} have been given in this database: copy its tables into a new one"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_all_numbers_have_been_given_none_is_given_again() {
+        let catalog = Catalog::default();
+        catalog.note_last_ids(u32::MAX - 1, u32::MAX - 1);
+        assert_eq!(catalog.next_table_id().ok(), Some(TableId::new(u32::MAX)));
+        assert_eq!(catalog.next_index_id().ok(), Some(IndexId::new(u32::MAX)));
+        for _ in 0..2 {
+            assert!(catalog.next_table_id().is_err(), "K3");
+            assert!(catalog.next_index_id().is_err(), "K3");
+        }
+        assert_eq!(catalog.last_ids(), (u32::MAX, u32::MAX));
     }
 }

@@ -78,11 +78,11 @@ impl Database {
         if self.catalog.by_name(&def.name).is_some() {
             return Err(Error::TableExists { name: def.name });
         }
-        def.id = self.catalog.next_table_id();
+        def.id = self.catalog.next_table_id()?;
         def.created = self.clock.unix_seconds();
         def.provisional |= creation.replaces.is_some();
         for index in &mut def.indexes {
-            index.id = self.catalog.next_index_id();
+            index.id = self.catalog.next_index_id()?;
             index.spec.check(&def.schema)?;
         }
         self.check_new_constraints(&def, creation.replaces, creation.checks)?;
@@ -271,7 +271,7 @@ impl Database {
         let old = self.catalog.find(name)?;
         let locked = self.lock_for_ddl(session, &old)?;
         let _turn = self.ddl.lock();
-        let def = self.next_generation(&old.def());
+        let def = self.next_generation(&old.def())?;
         let ops = [CatalogOp::Drop(old.id), CatalogOp::Put(Box::new(def.clone()), 1)];
         let ts = self.log_ddl(&ops, Space::Spare)?;
         let table = Arc::new(Table::new(def, ts, 1, 0));
@@ -287,18 +287,20 @@ impl Database {
         Ok(())
     }
 
-    fn next_generation(&self, old: &TableDef) -> TableDef {
-        let fresh = |index: &IndexDef| IndexDef {
-            id: self.catalog.next_index_id(),
-            ..index.clone()
+    fn next_generation(&self, old: &TableDef) -> Result<TableDef> {
+        let fresh = |index: &IndexDef| -> Result<IndexDef> {
+            Ok(IndexDef {
+                id: self.catalog.next_index_id()?,
+                ..index.clone()
+            })
         };
-        TableDef {
-            id: self.catalog.next_table_id(),
-            indexes: old.indexes.iter().map(fresh).collect(),
+        Ok(TableDef {
+            id: self.catalog.next_table_id()?,
+            indexes: old.indexes.iter().map(fresh).collect::<Result<_>>()?,
             // It has no rows.
             older: Vec::new(),
             ..old.clone()
-        }
+        })
     }
 
     /// Waits until nobody else has the table (rule T19); the answer holds it until dropped.

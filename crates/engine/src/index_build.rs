@@ -144,7 +144,11 @@ impl Database {
         let table = self.catalog.find(&def.name)?;
         self.refuse_own_changes(session, &table)?;
         let locked = self.lock_for_ddl(session, &table)?;
-        let next = change.applied(&table.def(), def, &|_, _| Ok(self.catalog.next_index_id()))?;
+        let new_id = |_: &IndexDef, _: usize| {
+            let id = self.catalog.next_index_id();
+            id.map_err(|error| error.to_string())
+        };
+        let next = change.applied(&table.def(), def, &new_id)?;
         let added = change.indexes.iter().enumerate();
         let added = added.filter(|(_, origin)| origin.is_none());
         let numbers: Vec<usize> = added.map(|(number, _)| number).collect();
