@@ -5,12 +5,13 @@
 #[path = "common/store.rs"]
 mod store;
 
-use pbxt::{Database, NewVersion, Progress};
+use pbxt::{Database, KeyChanges, NewVersion, Progress, Table, TableDef};
 use pbxt_base::RowId;
 use pbxt_io::GIVE_BACK_BYTES;
+use pbxt_rows::{BlobRef, Column, ColumnKind, RowBuilder, Schema};
 use pbxt_segment::SEGMENT_HEADER_BYTES;
 use pbxt_sim::client::Client;
-use pbxt_sim::table::{LARGE, PlayRow, PlayTable};
+use pbxt_sim::table::{LARGE, PlayRow, PlayTable, definition};
 use std::sync::Arc;
 use store::Store;
 
@@ -370,5 +371,60 @@ fn values_of_a_load_stay_while_its_rows_wait() {
     let rows = store.client.scan(&store.table).expect("read");
     for (_, row) in rows {
         assert_eq!(row, large(row.id));
+    }
+}
+
+/// A table of nothing but a number and a text that is filled up with spaces, which are not stored.
+fn padded(db: &Arc<Database>) -> Arc<Table> {
+    let kinds = [
+        ColumnKind::Fixed(4),
+        ColumnKind::Padded { len: 8000, pad: b' ' },
+    ];
+    let column = |kind| Column {
+        kind,
+        nullable: false,
+    };
+    let def = TableDef {
+        schema: Schema::new(1, kinds.map(column).to_vec()).expect("two columns"),
+        indexes: Vec::new(),
+        ..definition("padded").expect("a definition")
+    };
+    db.create_table(def, 1).expect("a new table")
+}
+
+#[test]
+fn values_of_padded_columns_stay() {
+    // S27: such a text leaves a row that is too long as any other does.
+    for homes in [false, true] {
+        let mut store = Store::new();
+        let (table, value) = (padded(&store.db), vec![7; 6000]);
+        let insert = store.client.statement(|session| {
+            let kept = session.keep_value(&value)?;
+            let mut row = RowBuilder::new(table.schema());
+            row.set(0, Some(&[1, 0, 0, 0]))?;
+            let (addr, len, hash) = (kept.addr, kept.len, kept.hash);
+            row.set_external(1, BlobRef { addr, len, hash })?;
+            let (mut payload, keys) = (Vec::new(), KeyChanges::new());
+            row.finish(&mut payload)?;
+            let version = NewVersion {
+                payload: &payload,
+                schema_version: table.schema().version(),
+                keys: &keys,
+            };
+            session.insert(&table, version)?;
+            Ok(kept)
+        });
+        let kept = insert.expect("inserted");
+        store.client.session.commit().expect("committed");
+        if homes {
+            store.fill();
+            store.compact();
+            store.merge();
+        }
+        settle(&store);
+        let mut back = Vec::new();
+        let read = store.db.blobs().read(&kept, &mut back);
+        read.unwrap_or_else(|error| panic!("homed: {homes}: {error}"));
+        assert!(back == value, "homed: {homes}");
     }
 }
