@@ -751,9 +751,7 @@ struct Fill<'a> {
 impl Show for Fill<'_> {
     #[inline]
     fn row(&mut self, row: &RowVersion<'_>) -> Result<()> {
-        if self.has_blobs {
-            self.values.begin(row.row());
-        }
+        self.values.turn_to(row.row(), self.has_blobs);
         self.host
             .codec
             .decode(row.payload(), self.projection, self.record, self.values)?;

@@ -44,6 +44,17 @@ impl RowValues {
         self.row = row;
     }
 
+    /// Those of `row` are read next, and the ones before are forgotten. Where records have no pointers, whatever left a row is copied into
+    /// the record, and nothing is shared.
+    #[inline]
+    pub(super) fn turn_to(&mut self, row: RowId, has_pointers: bool) {
+        if has_pointers {
+            self.begin(row);
+        } else if !self.met.is_empty() {
+            self.begin(RowId::new(0));
+        }
+    }
+
     /// The large values of `row`, if it was the row last read.
     pub(super) fn of(&self, row: RowId) -> &[Met] {
         if self.row == row { &self.met } else { &[] }
@@ -68,5 +79,98 @@ impl BlobSink for RowValues {
             address: value.as_ptr().addr(),
         });
         Ok(self.arena.adopt(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cursor::Bind;
+    use crate::database::{Database, Options};
+    use crate::definition::{Compression, ConflictMode, TableDef};
+    use crate::host::{HostCursor, HostTable};
+    use crate::session::Session;
+    use pbxt_base::TableId;
+    use pbxt_rows::{HostColumn, HostKind, HostLayout, HostRecord, NoWeigher};
+    use pbxt_segment::Geometry;
+    use pbxt_testkit::SimDisk;
+    use std::sync::Arc;
+
+    /// Of a text without a pointer, which leaves its row.
+    const VALUE_BYTES: u16 = 5000;
+    /// A null byte, two of length, the text.
+    const RECORD_BYTES: usize = 3 + VALUE_BYTES as usize;
+    const ROWS: u8 = 20;
+
+    fn layout() -> HostLayout {
+        let column = HostColumn {
+            offset: 1,
+            kind: HostKind::Var2(VALUE_BYTES),
+            null_offset: 0,
+            null_bit: 0,
+            stored: true,
+        };
+        HostLayout::new(RECORD_BYTES, vec![column]).expect("one column")
+    }
+
+    fn record(row: u8) -> Vec<u8> {
+        let mut record = vec![row; RECORD_BYTES];
+        record[0] = 0;
+        record[1..3].copy_from_slice(&VALUE_BYTES.to_le_bytes());
+        record
+    }
+
+    fn table(db: &Arc<Database>) -> Arc<HostTable> {
+        let def = TableDef {
+            id: TableId::new(0),
+            name: "t".to_owned(),
+            schema: layout().schema(1).expect("one column"),
+            older: Vec::new(),
+            indexes: Vec::new(),
+            host_image: Vec::new(),
+            host_version: Vec::new(),
+            conflict_mode: ConflictMode::Default,
+            compression: Compression::Default,
+            encrypted: false,
+            temporary: false,
+            provisional: false,
+            host_record: None,
+            foreign_keys: Vec::new(),
+            created: 0,
+        };
+        db.create_table(def, 1).expect("a new table");
+        let host = HostTable::open(db, "t", layout(), &[], Arc::new(NoWeigher));
+        Arc::new(host.expect("its own layout"))
+    }
+
+    #[test]
+    fn a_scan_keeps_large_values_of_the_row_last_read_alone() {
+        let options = Options {
+            geometry: Geometry::small(),
+            cache_bytes: 1 << 20,
+            background: false,
+            ..Options::default()
+        };
+        let db = Database::open(Arc::new(SimDisk::new()), &options).expect("a new database");
+        let mut cursor = HostCursor::new(&table(&db));
+        let mut session = Session::open(&db, 1, 1);
+        for row in 0..ROWS {
+            let record = record(row);
+            // SAFETY: a record of this layout, without pointers.
+            let record = unsafe { HostRecord::new(&record) };
+            cursor.insert(&mut session, record).expect("inserted");
+        }
+        session.commit().expect("committed");
+        assert!(db.blobs().bytes_written() > u64::from(ROWS) * u64::from(VALUE_BYTES));
+        cursor.bind(&mut session, Bind::default()).expect("bound");
+        cursor.scan_start(&mut session).expect("begun");
+        let mut found = vec![0; RECORD_BYTES];
+        for row in 0..ROWS {
+            assert!(
+                cursor.scan_next(&mut session, &mut found).expect("readable"),
+                "there is row {row}"
+            );
+            assert!(found == record(row), "row {row}");
+            assert_eq!(cursor.values.met.len(), 1, "what earlier rows had is forgotten");
+        }
     }
 }
