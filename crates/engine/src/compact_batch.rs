@@ -2,7 +2,9 @@
 //!
 //! Why it exists: the rows of a segment lie in the order in which they were written; they are homed in row id order. One
 //! pass collects them, with the bytes of those that are the newest of their row, so that no chunk is read twice.
-//! Rules: S1, S4 a segment is needed as long as it holds a version of a transaction that is not settled and not dead.
+//! Rules: S1, S4 a segment is needed as long as it holds a version of a transaction that is not settled and not dead. AL12 payloads are
+//! kept as the log has them, and get the columns of now when they are written: with the defaults of added columns they may be a hundred
+//! times as large as the log.
 //! Latches and I/O: reads segments from disk, past the cache.
 
 use crate::blob_reclaim::{has_large, large_values};
@@ -34,10 +36,18 @@ pub(crate) struct Candidate {
     pub table: usize,
     pub row: RowId,
     pub lsn: Lsn,
-    /// Place of its payload in `payloads`, if it was kept.
-    pub kept: Option<(u32, u32)>,
+    /// Its payload, if that was kept.
+    pub kept: Option<Kept>,
     /// What it is, if the row's word named it and it was settled: nothing that comes later takes that from it.
     pub settled_head: Option<Settled>,
+}
+
+/// A payload that was kept: place in `payloads`, and the version of its columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    start: u32,
+    bytes: u32,
+    version: u16,
 }
 
 /// What a settled version is.
@@ -120,7 +130,7 @@ impl CompactBatch {
             let word = self.tables[table].map.load_in(row.row(), &guard);
             if !word.is_absent() {
                 let is_head = word.addr() == Addr::hot(lsn);
-                self.add(table, lsn, &row, is_head.then_some(standing))?;
+                self.add(table, lsn, &row, is_head.then_some(standing));
             }
         }
         self.keepers.push((segment, keeper));
@@ -128,16 +138,17 @@ impl CompactBatch {
     }
 
     /// `head` is how the version stands if the row's word names it.
-    fn add(&mut self, table: usize, lsn: Lsn, row: &RowRef<'_>, head: Option<Standing>) -> Result<()> {
-        let mut kept = None;
-        if head.is_some() {
-            let start = self.payloads.len();
-            if !row.is_tombstone() {
-                // Rule AL12.
-                self.tables[table].append_payload(row, &mut self.payloads)?;
+    fn add(&mut self, table: usize, lsn: Lsn, row: &RowRef<'_>, head: Option<Standing>) {
+        let is_kept = head.is_some() && !row.is_tombstone();
+        let kept = is_kept.then(|| {
+            let (start, payload) = (self.payloads.len(), row.payload());
+            self.payloads.extend_from_slice(payload);
+            Kept {
+                start: start as u32,
+                bytes: payload.len() as u32,
+                version: row.schema_version(),
             }
-            kept = Some((start as u32, (self.payloads.len() - start) as u32));
-        }
+        });
         let what = if row.is_tombstone() {
             Settled::Tombstone
         } else {
@@ -150,7 +161,6 @@ impl CompactBatch {
             kept,
             settled_head: (head == Some(Standing::Settled)).then_some(what),
         });
-        Ok(())
     }
 
     /// Number of the table in `tables`; none if it exists no more: its records mean nothing.
@@ -171,8 +181,115 @@ impl CompactBatch {
             .sort_unstable_by_key(|(table, row, value)| (*table, *row, value.addr));
     }
 
-    /// A payload that was kept.
-    pub(crate) fn payload(&self, (start, bytes): (u32, u32)) -> &[u8] {
-        &self.payloads[start as usize..start as usize + bytes as usize]
+    /// A payload of the table that was kept, with the columns of now (rule AL12); `scratch` is for one that has others.
+    pub(crate) fn payload<'b>(
+        &'b self,
+        table: &Table,
+        kept: Kept,
+        scratch: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8]> {
+        let start = kept.start as usize;
+        let stored = &self.payloads[start..start + kept.bytes as usize];
+        if kept.version == table.schema().version() {
+            return Ok(stored);
+        }
+        scratch.clear();
+        table.append_converted(kept.version, stored, scratch)?;
+        Ok(scratch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::Options;
+    use crate::definition::{Compression, ConflictMode, TableDef};
+    use crate::keys::KeyChanges;
+    use crate::session::Session;
+    use crate::write::NewVersion;
+    use pbxt_rows::{Column, ColumnKind, OlderSchema, Origin, RowBuilder, RowView, Schema, Value};
+    use pbxt_segment::{Geometry, SegmentClass};
+    use pbxt_testkit::SimDisk;
+
+    /// Bytes that rows of before have in a column that came later.
+    const ADDED_BYTES: usize = 8000;
+
+    fn schema(version: u16, kinds: &[ColumnKind]) -> Schema {
+        let column = |kind: &ColumnKind| Column {
+            kind: *kind,
+            nullable: false,
+        };
+        Schema::new(version, kinds.iter().map(column).collect()).expect("a few columns")
+    }
+
+    /// A table with a number, to which a text was added.
+    fn definition() -> TableDef {
+        let number = ColumnKind::Fixed(4);
+        let added = Origin::Constant(Some(vec![7; ADDED_BYTES]));
+        TableDef {
+            id: TableId::new(0),
+            name: "t".to_owned(),
+            schema: schema(2, &[number, ColumnKind::Var]),
+            older: vec![OlderSchema {
+                schema: schema(1, &[number]),
+                origins: vec![Origin::Column(0), added],
+            }],
+            indexes: Vec::new(),
+            host_image: Vec::new(),
+            host_version: Vec::new(),
+            conflict_mode: ConflictMode::Default,
+            compression: Compression::Default,
+            encrypted: false,
+            temporary: false,
+            provisional: false,
+            host_record: None,
+            foreign_keys: Vec::new(),
+            created: 0,
+        }
+    }
+
+    #[test]
+    fn rows_of_before_take_no_more_memory_than_the_log_they_stand_in() {
+        let options = Options {
+            geometry: Geometry::small(),
+            cache_bytes: 1 << 20,
+            background: false,
+            ..Options::default()
+        };
+        let db = Database::open(Arc::new(SimDisk::new()), &options).expect("a new database");
+        let table = db.create_table(definition(), 1).expect("a new table");
+        let (before, keys) = (schema(1, &[ColumnKind::Fixed(4)]), KeyChanges::new());
+        let mut session = Session::open(&db, 1, 1);
+        session.begin_statement().expect("begun");
+        for number in 0..6000_u32 {
+            let (mut row, mut payload) = (RowBuilder::new(&before), Vec::new());
+            row.set(0, Some(&number.to_le_bytes())).expect("a number");
+            row.finish(&mut payload).expect("a row");
+            let version = NewVersion {
+                payload: &payload,
+                schema_version: 1,
+                keys: &keys,
+            };
+            session.insert(&table, version).expect("inserted");
+        }
+        session.end_statement();
+        session.commit().expect("committed");
+        db.flush().expect("flushed");
+        db.housekeeping_step();
+        let segments = db.store.list(SegmentClass::Hot).expect("a list");
+        let mut batch = CompactBatch::default();
+        let is_finished = batch.read(&db, segments[0], db.txns.horizon());
+        assert!(is_finished.expect("readable"), "{segments:?}");
+        let kept: Vec<Kept> = batch.rows.iter().filter_map(|row| row.kept).collect();
+        assert!(kept.len() > 1000, "{} rows", kept.len());
+        let segment_bytes = db.store.geometry().hot_segment_bytes;
+        let bytes = batch.payloads.len();
+        assert!(bytes as u64 <= segment_bytes, "AL12: {bytes} of {segment_bytes}");
+        let mut scratch = Vec::new();
+        let payload = batch.payload(&table, kept[1000], &mut scratch).expect("converted");
+        let row = RowView::new(table.schema(), payload).expect("a row of now");
+        assert_eq!(row.get(0).expect("a column"), Value::Bytes(&1000_u32.to_le_bytes()));
+        let added = vec![7; ADDED_BYTES];
+        assert!(row.get(1).expect("a column") == Value::Bytes(&added), "AL12");
     }
 }

@@ -10,7 +10,7 @@
 //! the exchange alone.
 //! After a crash: the checkpoint's shapes and words fit together; what was homed since is homed again.
 
-use crate::compact_batch::{Candidate, CompactBatch, Keeper, Settled};
+use crate::compact_batch::{Candidate, CompactBatch, Keeper, Kept, Settled};
 use crate::database::Database;
 use crate::error::Result;
 use crate::homing::{RowFate, fate_of};
@@ -54,7 +54,7 @@ enum Slot {
     Nothing,
     Tombstone,
     /// A payload of the batch.
-    Kept((u32, u32)),
+    Kept(Kept),
     /// The payload of the record at this LSN.
     At(Lsn),
 }
@@ -198,7 +198,11 @@ impl Database {
         match found.slot {
             Slot::Nothing => Ok(()),
             Slot::Tombstone => out.push(writer, table.id, found.row, None),
-            Slot::Kept(place) => out.push(writer, table.id, found.row, Some(batch.payload(place))),
+            Slot::Kept(kept) => {
+                let mut scratch = Vec::new();
+                let payload = batch.payload(table, kept, &mut scratch)?;
+                out.push(writer, table.id, found.row, Some(payload))
+            }
             Slot::At(lsn) => {
                 let guard = crossbeam_epoch::pin();
                 let record = self.log.read_sequential(lsn, &guard)?;

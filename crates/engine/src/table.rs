@@ -205,11 +205,15 @@ impl Table {
 
     /// Appends the payload of a version of the log, with the columns of now (rule AL8).
     pub(crate) fn append_payload(&self, record: &RowRef<'_>, out: &mut Vec<u8>) -> Result<()> {
-        let version = record.schema_version();
+        self.append_converted(record.schema_version(), record.payload(), out)
+    }
+
+    /// The same of a payload that was written with the columns of this version.
+    pub(crate) fn append_converted(&self, version: u16, payload: &[u8], out: &mut Vec<u8>) -> Result<()> {
         if version > self.versions.current().version() {
             return Err(self.superseded_error());
         }
-        Ok(self.versions.convert(version, record.payload(), out)?)
+        Ok(self.versions.convert(version, payload, out)?)
     }
 
     /// The same without a copy where none is needed.
