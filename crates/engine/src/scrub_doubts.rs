@@ -18,7 +18,8 @@ use crate::row_shape::{RowPiece, RowShape};
 use crate::scrub_pass::Place;
 use crate::scrub_tell::Damage;
 use crate::table::Table;
-use pbxt_base::{RowId, SegmentId};
+use pbxt_base::{Error as StorageError, Result as StorageResult, RowId, SegmentId};
+use pbxt_io::is_passing_want;
 use pbxt_rows::BlobRef;
 use pbxt_segment::SegmentClass;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -47,6 +48,10 @@ pub(crate) struct Search {
     /// Tables to be asked, the one at hand last.
     tables: Vec<Arc<Table>>,
     stage: Stage,
+    /// Values in doubtful places that rows of the table at hand name, the one to be read next last.
+    asked: Vec<(RowId, BlobRef)>,
+    /// Something was lacking that will be there before long.
+    pub(crate) is_put_off: bool,
     scratch: Vec<u8>,
 }
 
@@ -71,6 +76,11 @@ impl Doubts {
             Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
             _ => ranges.push(range),
         }
+    }
+
+    /// The segment is read again from its beginning.
+    pub(crate) fn forget(&mut self, id: SegmentId) {
+        self.0.remove(&id);
     }
 
     /// Leaves out what is known to be nobody's.
@@ -147,6 +157,8 @@ impl Database {
             settled: self.blobs.examinable().unwrap_or_default(),
             tables,
             stage: Stage::Words(RowId::new(0)),
+            asked: Vec::new(),
+            is_put_off: false,
             scratch: Vec::new(),
         }
     }
@@ -162,6 +174,10 @@ impl Database {
             search.settle(nobodys);
             return None;
         };
+        if !search.asked.is_empty() {
+            self.read_asked(search, &table, damages);
+            return Some(0);
+        }
         let (mut named, mut bytes) = (Vec::new(), 0);
         match &mut search.stage {
             Stage::Words(from) => {
@@ -182,10 +198,25 @@ impl Database {
             }
         }
         named.retain(|(_, value)| search.asks_for(value));
-        for (row, value) in named {
-            damages.extend(self.look_at_value(&table, row, &value, &mut search.scratch));
-        }
+        named.reverse();
+        search.asked = named;
+        self.read_asked(search, &table, damages);
         Some(bytes)
+    }
+
+    /// Reads the values that are asked for; where something is lacking, those that are left wait for the next step.
+    fn read_asked(&self, search: &mut Search, table: &Table, damages: &mut Vec<Damage>) {
+        while let Some(&(row, value)) = search.asked.last() {
+            match self.read_value(&value, &mut search.scratch) {
+                Ok(()) => {}
+                Err(error) if is_passing_want(&error) => {
+                    search.is_put_off = true;
+                    return;
+                }
+                Err(error) => damages.extend(self.damage_of_value(table, row, &value, error)),
+            }
+            search.asked.pop();
+        }
     }
 
     /// Values of some rows whose newest versions are in the log. Where to go on; none if those were the last ones. What cannot be read is
@@ -210,18 +241,23 @@ impl Database {
         Some(RowId::new(last.raw() + 1))
     }
 
-    /// Reads a value past the cache, unless it is dead.
-    fn look_at_value(
+    /// Reads a value past the cache.
+    fn read_value(&self, value: &BlobRef, scratch: &mut Vec<u8>) -> StorageResult<()> {
+        let file = self
+            .store
+            .open_past_cache(SegmentClass::Blob, value.addr.segment())?;
+        self.blobs.read_from(&*file, &stored(value), scratch)
+    }
+
+    /// What is told of a value that could not be read; nothing if it is dead.
+    fn damage_of_value(
         &self,
         table: &Table,
         row: RowId,
         value: &BlobRef,
-        scratch: &mut Vec<u8>,
+        error: StorageError,
     ) -> Option<Damage> {
         let (id, (begin, end)) = (value.addr.segment(), place_of(value));
-        let opened = self.store.open_past_cache(SegmentClass::Blob, id);
-        let read = opened.and_then(|file| self.blobs.read_from(&*file, &stored(value), scratch));
-        let error = read.err()?;
         // Only now: what has died meanwhile may be a hole.
         let place = Place::Segment(SegmentClass::Blob, id);
         let is_dead = self.upkeep.blobs.is_dead(id, begin..end) || table.is_dropped() || !self.counts(place);
@@ -304,6 +340,8 @@ mod tests {
             settled: BTreeSet::from([SegmentId::new(1)]),
             tables: Vec::new(),
             stage: Stage::Words(RowId::new(0)),
+            asked: Vec::new(),
+            is_put_off: false,
             scratch: Vec::new(),
         };
         assert!(search.asks_for(&value(1, 12_296, 40)));

@@ -40,6 +40,23 @@ enum Walk {
     Values(BlobWalk),
 }
 
+/// What became of a stretch.
+#[derive(Clone, Copy, Debug)]
+enum Stretch {
+    /// So many bytes were read.
+    Read(u64),
+    /// There was nothing left.
+    End,
+    /// Something is lacking that will be there before long.
+    PutOff,
+}
+
+impl Stretch {
+    fn of(read: Option<u64>) -> Self {
+        read.map_or(Self::End, Self::Read)
+    }
+}
+
 /// The file at hand.
 #[derive(Debug)]
 struct Opened {
@@ -130,14 +147,28 @@ impl Database {
                 pass.course.done += open.left;
                 return Some(0);
             }
-            let read = self.walk_on(&mut open, &mut pass.doubts, damages);
-            let passed = read.unwrap_or(open.left).min(open.left);
-            open.left -= passed;
-            pass.course.done += passed;
-            if read.is_some() {
-                pass.open = Some(open);
-            }
-            return Some(read.unwrap_or(0));
+            return Some(match self.walk_on(&mut open, &mut pass.doubts, damages) {
+                Stretch::Read(bytes) => {
+                    let passed = bytes.min(open.left);
+                    open.left -= passed;
+                    pass.course.done += passed;
+                    pass.open = Some(open);
+                    bytes
+                }
+                Stretch::End => {
+                    pass.course.done += open.left;
+                    0
+                }
+                // From its beginning: what was found in it before is met again.
+                Stretch::PutOff => {
+                    if open.class == SegmentClass::Blob {
+                        pass.doubts.forget(open.id);
+                    }
+                    pass.rest.push((Place::Segment(open.class, open.id), open.left));
+                    pass.is_put_off = true;
+                    0
+                }
+            });
         }
         if let Some((place, bytes)) = pass.rest.pop() {
             return Some(self.open_next(pass, place, bytes, damages));
@@ -146,7 +177,10 @@ impl Database {
         if !doubts.is_empty() {
             pass.search = Some(self.begin_search(doubts));
         }
-        self.search_on(pass.search.as_mut()?, &mut pass.nobodys, damages)
+        let search = pass.search.as_mut()?;
+        let read = self.search_on(search, &mut pass.nobodys, damages);
+        pass.is_put_off = std::mem::take(&mut search.is_put_off);
+        read
     }
 
     /// Opens the next file, or passes it over if it has gone. How many bytes were read: all of a manifest, nothing of others.
@@ -211,14 +245,17 @@ impl Database {
         })
     }
 
-    /// Reads a stretch of the file at hand. How many bytes; none at its end.
-    fn walk_on(&self, open: &mut Opened, doubts: &mut Doubts, damages: &mut Vec<Damage>) -> Option<u64> {
+    /// Reads a stretch of the file at hand.
+    fn walk_on(&self, open: &mut Opened, doubts: &mut Doubts, damages: &mut Vec<Damage>) -> Stretch {
         let (class, id) = (open.class, open.id);
         let place = Place::Segment(class, id);
         match &mut open.walk {
             Walk::Piece(walk) => {
                 let mut found: Vec<PieceDamage> = Vec::new();
                 let read = walk.step(STRETCH_BYTES, &mut |damage| found.push(damage));
+                if found.iter().any(|damage| is_passing_want(&damage.error)) {
+                    return Stretch::PutOff;
+                }
                 if !found.is_empty() && self.counts(place) {
                     let piece = walk.piece();
                     damages.extend(
@@ -227,14 +264,18 @@ impl Database {
                             .map(|damage| self.damage_of_piece(piece, damage)),
                     );
                 }
-                read
+                Stretch::of(read)
             }
-            Walk::Log(walk) => walk.step(STRETCH_BYTES).unwrap_or_else(|error| {
-                if self.counts(place) {
-                    damages.push(self.damage_of_file(place, self.place_in_log(id, error)));
+            Walk::Log(walk) => match walk.step(STRETCH_BYTES) {
+                Ok(read) => Stretch::of(read),
+                Err(error) if is_passing_want(&error) => Stretch::PutOff,
+                Err(error) => {
+                    if self.counts(place) {
+                        damages.push(self.damage_of_file(place, self.place_in_log(id, error)));
+                    }
+                    Stretch::End
                 }
-                None
-            }),
+            },
             Walk::Values(walk) => read_values(walk, id, doubts),
         }
     }
@@ -290,19 +331,20 @@ impl Database {
 }
 
 /// Reads values of about a stretch. What is no value, or cannot be read, is a doubt (rule SC5).
-fn read_values(walk: &mut BlobWalk, id: SegmentId, doubts: &mut Doubts) -> Option<u64> {
+fn read_values(walk: &mut BlobWalk, id: SegmentId, doubts: &mut Doubts) -> Stretch {
     let (from, mut unread) = (walk.position(), 0);
     while walk.position() - from < STRETCH_BYTES as u64 {
         match walk.step() {
-            Ok(BlobStep::End) if walk.position() == from => return None,
+            Ok(BlobStep::End) if walk.position() == from => return Stretch::End,
             Ok(BlobStep::End) => break,
             Ok(BlobStep::Found(Found::Hole { offset, bytes } | Found::Damaged { offset, bytes, .. })) => {
                 doubts.note(id, offset..offset + bytes);
             }
             Ok(BlobStep::Found(Found::Dead { bytes, .. })) => unread += bytes,
             Ok(BlobStep::Frame | BlobStep::Found(Found::Value { .. })) => {}
+            Err(error) if is_passing_want(&error) => return Stretch::PutOff,
             Err(_) => doubts.note(id, walk.pass_over(STRETCH_BYTES as u64)),
         }
     }
-    Some(walk.position() - from - unread)
+    Stretch::Read(walk.position() - from - unread)
 }

@@ -3,14 +3,18 @@
 #[path = "common/scrubbed.rs"]
 mod scrubbed;
 
-use pbxt::{Database, Options};
-use pbxt_io::{EncryptedDisk, KeySource, SecretKey};
+use parking_lot::Mutex;
+use pbxt::{Database, Options, Progress};
+use pbxt_base::{Error, Result};
+use pbxt_io::{Disk, DiskFile, DiskLock, EncryptedDisk, KeySource, SecretKey};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_testkit::SimDisk;
 use scrubbed::{Scrubbed, Told, fill, options, row};
+use std::collections::HashSet;
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Passes beside writers.
@@ -152,4 +156,152 @@ fn damage_of_encrypted_files_is_found_behind_and_in_their_headers() {
         let file = bench.files(beginning)[0].clone();
         bench.finds_flip(&file, 4096 + 4096 + 70);
     }
+}
+
+/// What the system says of a process that has as many files open as it may.
+const EMFILE: i32 = 24;
+/// Of so many reads past the cache one finds no memory.
+const SHORT_READS: u64 = 13;
+
+/// A medium whose readers past the cache find no descriptor each time they come to a file, and now and then no memory.
+#[derive(Debug)]
+struct Short {
+    medium: SimDisk,
+    /// Files that can be opened now.
+    granted: Mutex<HashSet<String>>,
+    reads: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct ShortFile {
+    file: Arc<dyn DiskFile>,
+    reads: Arc<AtomicU64>,
+}
+
+fn failed<T>(file: &str, op: &'static str, source: io::Error) -> Result<T> {
+    let file = file.to_owned();
+    Err(Error::Io { file, op, source })
+}
+
+impl Disk for Short {
+    fn location(&self) -> String {
+        self.medium.location()
+    }
+
+    fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
+        self.medium.create(name, preallocate)
+    }
+
+    fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>> {
+        self.medium.open(name, writable)
+    }
+
+    fn open_past_cache(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        if !self.granted.lock().remove(name) {
+            self.granted.lock().insert(name.to_owned());
+            return failed(name, "open", io::Error::from_raw_os_error(EMFILE));
+        }
+        Ok(Arc::new(ShortFile {
+            file: self.medium.open(name, false)?,
+            reads: Arc::clone(&self.reads),
+        }))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.medium.remove(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.medium.rename(from, to)
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.medium.exists(name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.medium.list()
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        self.medium.sync_dir()
+    }
+
+    fn lock(&self, name: &str) -> Result<DiskLock> {
+        self.medium.lock(name)
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        self.medium.free_bytes()
+    }
+}
+
+impl DiskFile for ShortFile {
+    fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let number = self.reads.fetch_add(1, Ordering::Relaxed);
+        if number % SHORT_READS == SHORT_READS - 1 {
+            // As a read past the cache says where it failed.
+            let source = io::Error::new(io::ErrorKind::OutOfMemory, format!("at offset {offset}"));
+            return failed(self.name(), "read", source);
+        }
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.file.write_at(buf, offset)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// The lines of a pass that waits for what is lacking.
+fn patient_pass(bench: &Scrubbed) -> Vec<String> {
+    let before = bench.db.scrub_status().passes;
+    bench.db.scrub_now(true);
+    while bench.db.scrub_status().passes == before {
+        if bench.db.scrub_step() == Progress::Idle {
+            bench.clock.advance_millis(1_000);
+        }
+    }
+    bench.told.take()
+}
+
+#[test]
+fn want_of_descriptors_and_of_memory_is_no_damage() {
+    let medium = SimDisk::new();
+    let disk = Short {
+        medium: medium.clone(),
+        granted: Mutex::default(),
+        reads: Arc::default(),
+    };
+    let reads = Arc::clone(&disk.reads);
+    let bench = Scrubbed::on(medium, Arc::new(disk));
+    fill(&bench.db);
+    assert_eq!(patient_pass(&bench), Vec::<String>::new(), "SC4");
+    assert!(
+        reads.load(Ordering::Relaxed) > SHORT_READS,
+        "some found no memory"
+    );
+    let values = bench.files("blob-")[0].clone();
+    bench
+        .disk
+        .flip_bit(&values, 4096 + 50, 3)
+        .expect("the file is there");
+    let told = patient_pass(&bench);
+    assert_eq!(bench.db.scrub_status().damage_found, 1, "SC4: {told:?}");
+    assert!(
+        told[0].contains("a large value of row 1 of table 't'")
+            && told[0].contains("is damaged at offset 4096"),
+        "SC4: {told:?}"
+    );
 }

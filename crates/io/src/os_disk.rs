@@ -402,10 +402,9 @@ pub fn is_passing_want(error: &Error) -> bool {
     let Error::Io { source, .. } = error else {
         return false;
     };
-    matches!(
-        source.raw_os_error(),
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
-    )
+    // A read that says where it failed has no number any more.
+    source.kind() == io::ErrorKind::OutOfMemory
+        || matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 pub(crate) fn failure(path: &Path, op: &'static str, source: io::Error) -> Error {
@@ -511,6 +510,18 @@ mod tests {
         assert!(matches!(of(libc::EACCES), Error::ReadOnlyMedia { .. }));
         let failed = of(libc::EIO).to_string();
         assert!(failed.starts_with("cannot write '/db/hot-1.seg': "), "{failed}");
+    }
+
+    #[test]
+    fn want_of_descriptors_and_memory_passes_and_other_failures_do_not() {
+        let system = io::Error::from_raw_os_error;
+        let of = |source| is_passing_want(&failure(Path::new("/db/cold-1.seg"), "read", source));
+        for code in [libc::EMFILE, libc::ENFILE, libc::ENOMEM] {
+            assert!(of(system(code)), "SC4: {code}");
+        }
+        assert!(of(at_offset(4096, 100, &system(libc::ENOMEM))), "SC4");
+        assert!(!of(system(libc::EIO)) && !of(at_offset(4096, 100, &system(libc::EIO))));
+        assert!(!is_passing_want(&missing_bytes("/db/cold-1.seg", 4096, 100)));
     }
 
     #[test]
