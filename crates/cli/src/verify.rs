@@ -187,13 +187,20 @@ fn view(subject: &Subject<'_>) -> Outcome<Option<Arc<SegmentStore>>> {
     let Some(facts) = subject.facts else {
         return view_without_manifest(subject);
     };
+    // A running database has removed files since they were listed.
+    let is_there =
+        |place: &Place| !subject.live || subject.directory.disk.exists(&short_name(*place)).unwrap_or(true);
     let mut shown = facts.clone();
     shown.superseded = None;
-    shown.sealed.retain(|place, _| subject.sound.contains_key(place));
-    shown.begun.retain(|place| subject.sound.contains_key(place));
+    shown
+        .sealed
+        .retain(|place, _| subject.sound.contains_key(place) && is_there(place));
+    shown
+        .begun
+        .retain(|place| subject.sound.contains_key(place) && is_there(place));
     shown.checkpoint = facts.checkpoint.filter(|checkpoint| {
         let image = (SegmentClass::Meta, checkpoint.image);
-        subject.directory.places.contains(&image)
+        subject.directory.places.contains(&image) && is_there(&image)
     });
     Ok(Some(subject.directory.store(&shown)?))
 }

@@ -1,8 +1,10 @@
 //! Verification of files that are written once: sealed hot segments, piece files, blob segments.
 //!
 //! Rules: F8 a sealed segment has the hash its footer and the manifest say. F14 a piece file counts only as a whole; each
-//! of its blocks is looked at, so that the finding names the block and not the file alone.
+//! of its blocks is looked at, so that the finding names the block and not the file alone. S50 a running database may give back the room
+//! of dead values while their file is read here: what the newest checkpoint by then knows to be dead is no finding.
 
+use crate::directory::Directory;
 use crate::failure::Outcome;
 use crate::inspect_blob::dead_of;
 use crate::report::Report;
@@ -12,10 +14,13 @@ use pbxt_base::{Error, Result, SegmentId};
 use pbxt_segment::{
     BlobWalk, Found, PieceFile, PieceWalk, Section, SegmentClass, SegmentHeader, SegmentStore,
 };
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of a piece file that are read at once.
 const READ_BYTES: usize = 1 << 20;
+/// A checkpoint may replace the image that is being read; not so often.
+const IMAGES_ASKED: usize = 3;
 /// What to do about a piece file without an end, written by a life that was not closed in order.
 pub(crate) const UNFINISHED: &str = "either the server stopped while it wrote the file, or the file is damaged: 'pbxt inspect \
      --open' calls it an orphan if nothing names it, which the next opening removes; else restore it from a backup";
@@ -97,7 +102,7 @@ pub(crate) fn blobs(subject: &Subject<'_>, store: &SegmentStore, report: &mut Re
             report.progress(&format!("{name}: being written, left out"))?;
             continue;
         }
-        let walked = values(store, header.id, report)?;
+        let walked = values(subject, store, header.id, report)?;
         if has_gone(subject, header)? {
             continue;
         }
@@ -113,7 +118,12 @@ pub(crate) fn blobs(subject: &Subject<'_>, store: &SegmentStore, report: &mut Re
 }
 
 /// Number and bytes of the values that are good. Damage is reported, failures of the medium are handed back.
-fn values(store: &SegmentStore, id: SegmentId, report: &mut Report<'_>) -> Outcome<Result<(u64, u64)>> {
+fn values(
+    subject: &Subject<'_>,
+    store: &SegmentStore,
+    id: SegmentId,
+    report: &mut Report<'_>,
+) -> Outcome<Result<(u64, u64)>> {
     let file = match store.file(SegmentClass::Blob, id) {
         Ok(file) => file,
         Err(error) => return Ok(Err(error)),
@@ -123,10 +133,10 @@ fn values(store: &SegmentStore, id: SegmentId, report: &mut Report<'_>) -> Outco
         Ok(walk) => walk,
         Err(error) => return Ok(Err(error)),
     };
-    let (mut values, mut total) = (0, 0);
-    loop {
+    let (mut values, mut total, mut damages) = (0, 0, Vec::new());
+    let walked = loop {
         match walk.next_found() {
-            Ok(None) => return Ok(Ok((values, total))),
+            Ok(None) => break Ok((values, total)),
             Ok(Some(Found::Value { bytes, .. })) => {
                 values += 1;
                 total += bytes;
@@ -143,11 +153,33 @@ fn values(store: &SegmentStore, id: SegmentId, report: &mut Report<'_>) -> Outco
                     expected,
                     found: format!("{bytes} other bytes"),
                 };
-                report.finding_with(&damage, NO_VALUE)?;
+                damages.push((offset..offset + bytes, damage));
             }
-            Err(error) => return Ok(Err(error)),
+            Err(error) => break Err(error),
         }
+    };
+    if subject.live && !damages.is_empty() {
+        let dead = dead_by_now(subject.directory, id);
+        damages.retain(|(place, _)| {
+            let has_all = |range: &Range<u64>| range.start <= place.start && place.end <= range.end;
+            !dead.iter().any(has_all)
+        });
     }
+    for (_, damage) in &damages {
+        report.finding_with(damage, NO_VALUE)?;
+    }
+    Ok(walked)
+}
+
+/// Dead ranges of a segment as the newest checkpoint has them now; none if nobody can tell, because a running database makes one after the
+/// other.
+fn dead_by_now(directory: &Directory, id: SegmentId) -> Vec<Range<u64>> {
+    let newest = || -> Option<Vec<Range<u64>>> {
+        let store = directory.store_as_it_is().ok()?;
+        let mut dead = pbxt::dead_values(&store).ok()?;
+        Some(dead.remove(&id).unwrap_or_default())
+    };
+    (0..IMAGES_ASKED).find_map(|_| newest()).unwrap_or_default()
 }
 
 /// True if the life that wrote the file may have ended while it wrote.

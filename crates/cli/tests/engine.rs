@@ -13,11 +13,12 @@ use pbxt_segment::{PieceWriter, SegmentClass};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_sim::world::geometry;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// Rows of table `t`; some have left the log. Ends as `end` says.
-fn fill(directory: &Path, end: impl FnOnce(&Arc<Database>)) {
+fn open(directory: &Path) -> Arc<Database> {
     let options = Options {
         geometry: geometry(),
         cache_bytes: 1 << 20,
@@ -25,7 +26,12 @@ fn fill(directory: &Path, end: impl FnOnce(&Arc<Database>)) {
         ..Options::default()
     };
     let disk = Arc::new(OsDisk::open(directory, true).expect("a directory"));
-    let db = Database::open(disk, &options).expect("a database");
+    Database::open(disk, &options).expect("a database")
+}
+
+/// Rows of table `t`; some have left the log. Ends as `end` says.
+fn fill(directory: &Path, end: impl FnOnce(&Arc<Database>)) {
+    let db = open(directory);
     let table = PlayTable::create(&db, "t").expect("a table");
     let mut client = Client::new(&db, 1);
     for id in 0..400 {
@@ -169,23 +175,60 @@ fn what_recovery_or_a_check_finds_is_a_finding() {
     assert!(text.contains("tables: left out") && code == 1, "{text}");
 }
 
+/// Deletes two of four rows with large values, whose room comes back.
+fn thin_out(db: &Arc<Database>) {
+    let table = PlayTable::open(db, "t").expect("the table");
+    let mut client = Client::new(db, 2);
+    for (row, values) in client.scan(&table).expect("rows") {
+        if [100, 200].contains(&values.id) {
+            client.delete(&table, row).expect("deleted");
+        }
+    }
+    client.session.commit().expect("committed");
+    for _ in 0..2 {
+        while db.upkeep_step(true).expect("worked") == Progress::Worked {}
+        db.checkpoint_step().expect("a checkpoint");
+    }
+    while db.upkeep_step(true).expect("worked") == Progress::Worked {}
+}
+
+#[test]
+fn room_that_is_given_back_meanwhile_is_no_damage() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fill(directory.path(), |db| db.close().expect("closed"));
+    let db = open(directory.path());
+    // Whoever opens it waits until somebody can write: then manifest and names have been read, and no value.
+    let gate = directory.path().join("hot-7fffffff.seg");
+    let made = Command::new("mkfifo").arg(&gate).status().expect("mkfifo runs");
+    assert!(made.success(), "{made}");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_pbxt"))
+        .args(["verify", "--live", text_of(directory.path())])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let first = lines.next().expect("a line").expect("text");
+    assert!(first.starts_with("pbxt.manifest."), "{first}");
+    thin_out(&db);
+    let bytes = std::fs::read(directory.path().join("blob-00000001.seg")).expect("values");
+    assert!(bytes[28_672..61_440].iter().all(|byte| *byte == 0), "a hole");
+    let passed = std::fs::OpenOptions::new().read(true).write(true).open(&gate);
+    let passed = passed.expect("the gate opens");
+    let text: Vec<String> = lines.map(|line| line.expect("text")).collect();
+    let status = child.wait().expect("it ends");
+    drop(passed);
+    assert!(
+        text.iter().any(|line| line.starts_with("blob-00000001.seg: ")),
+        "{text:?}"
+    );
+    assert!(status.success(), "S50: {text:?}");
+}
+
 #[test]
 fn room_that_was_given_back_is_no_damage() {
     let directory = tempfile::tempdir().expect("a directory");
     fill(directory.path(), |db| {
-        let table = PlayTable::open(db, "t").expect("the table");
-        let mut client = Client::new(db, 2);
-        for (row, values) in client.scan(&table).expect("rows") {
-            if [100, 200].contains(&values.id) {
-                client.delete(&table, row).expect("deleted");
-            }
-        }
-        client.session.commit().expect("committed");
-        for _ in 0..2 {
-            while db.upkeep_step(true).expect("worked") == Progress::Worked {}
-            db.checkpoint_step().expect("a checkpoint");
-        }
-        while db.upkeep_step(true).expect("worked") == Progress::Worked {}
+        thin_out(db);
         db.close().expect("closed");
     });
     let blob = directory.path().join("blob-00000001.seg");
