@@ -4,13 +4,15 @@
 //! cannot be read; so without help a damaged table is worth no more than its backup.
 //! Rules: B13 nothing is left out unless the statement asks for it and changes nothing in the table; a row of which the newest
 //! version may lie in what cannot be read is left out too, because an older one would be a wrong answer; everything
-//! left out is told, as ranges of row ids with the reason.
+//! left out is told, as ranges of row ids with the reason; want of a descriptor or of memory is no damage, and an error as
+//! always.
 //! Latches and I/O: none.
 
 use crate::cursor::Cursor;
 use crate::error::Error;
 use crate::host::HostCursor;
 use pbxt_base::{Error as StorageError, RowId};
+use pbxt_io::is_passing_want;
 
 /// Ranges that are kept to be told one by one.
 const TOLD_MAX: usize = 100;
@@ -95,14 +97,45 @@ impl HostCursor {
 }
 
 impl Error {
-    /// True if stored bytes are not what was written, or the disk does not give them.
+    /// True if stored bytes are not what was written, or the disk does not give them. What is lacking for a while leaves them
+    /// as they are.
     pub(crate) fn is_unreadable(&self) -> bool {
         match self {
-            Self::Storage(error) | Self::Row(pbxt_rows::Error::Base(error)) => {
-                matches!(error, StorageError::Corrupt { .. } | StorageError::Io { .. })
-            }
+            Self::Storage(error) | Self::Row(pbxt_rows::Error::Base(error)) => match error {
+                StorageError::Corrupt { .. } => true,
+                StorageError::Io { .. } => !is_passing_want(error),
+                _ => false,
+            },
             Self::Row(error) => matches!(error, pbxt_rows::Error::Corrupt { .. }),
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    fn of(source: io::Error) -> StorageError {
+        StorageError::Io {
+            file: "blob-1.seg".into(),
+            op: "open",
+            source,
+        }
+    }
+
+    #[test]
+    fn want_of_descriptors_and_of_memory_leaves_out_nothing() {
+        let system = |code| of(io::Error::from_raw_os_error(code));
+        // EIO; then EMFILE, ENFILE and ENOMEM.
+        assert!(Error::Storage(system(5)).is_unreadable(), "B13");
+        for code in [24, 23, 12] {
+            assert!(!Error::Storage(system(code)).is_unreadable(), "B13: {code}");
+            let wrapped = Error::Row(pbxt_rows::Error::Base(system(code)));
+            assert!(!wrapped.is_unreadable(), "B13: {code}");
+        }
+        let numberless = of(io::Error::new(io::ErrorKind::OutOfMemory, "100 bytes at offset 4096"));
+        assert!(!Error::Storage(numberless).is_unreadable(), "B13");
     }
 }
