@@ -20,11 +20,12 @@ bool in_multi_statement_transaction(THD* thd) {
   return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) != 0;
 }
 
-/* Changes no rows of this engine: an autocommit SELECT, or a transaction the server lets change nothing. */
+/* Changes no rows of this engine: an autocommit SELECT, or a transaction the server lets change nothing. What
+ * a SELECT in a trigger or function is part of may change rows behind it. */
 bool is_read_only(THD* thd) {
   if (thd->tx_read_only) return true;
-  return !in_multi_statement_transaction(thd) && thd_sql_command(thd) == SQLCOM_SELECT &&
-         !thd->lex->requires_prelocking();
+  if (in_multi_statement_transaction(thd) || thd->in_sub_stmt) return false;
+  return thd_sql_command(thd) == SQLCOM_SELECT && !thd->lex->requires_prelocking();
 }
 
 /* An applier of a replica repeats changes that were right on the primary: it wants the newest rows, and no

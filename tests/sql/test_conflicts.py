@@ -284,6 +284,25 @@ def test_an_autocommit_select_is_part_of_the_order(table):
     assert table.value("SELECT COUNT(*) FROM t") == 10
 
 
+def test_a_query_of_a_function_or_trigger_may_come_before_what_its_statement_changes(table):
+    """The first read of a transaction under SERIALIZABLE says whether it will change anything (rule T30)."""
+    table.ok("CREATE TABLE log (n INT, seen INT) ENGINE={engine}")
+    table.ok(
+        "CREATE FUNCTION noted(m INT) RETURNS INT MODIFIES SQL DATA BEGIN DECLARE c INT;"
+        " SELECT COUNT(*) INTO c FROM t; INSERT INTO log VALUES (m, c); RETURN c; END"
+    )
+    table.ok(
+        "CREATE TRIGGER counted BEFORE INSERT ON t FOR EACH ROW BEGIN DECLARE c INT;"
+        " SELECT MAX(seen) INTO c FROM log; SET NEW.v = c; END"
+    )
+    mine = table.session()
+    mine.ok(SERIALIZABLE)
+    assert mine.value("SELECT noted(7)") == 10
+    assert mine.affected("INSERT INTO t (n) VALUES (11)") == 1
+    assert mine.rows("SELECT * FROM log") == [(7, 10)]
+    assert mine.value("SELECT v FROM t WHERE n = 11") == 10
+
+
 @pytest.mark.pbxt_only
 def test_the_client_hears_1213_when_only_commit_finds_out(table):
     one, two = begin_reading(table, ["SELECT * FROM t WHERE n = 1", "SELECT * FROM t WHERE n = 2"])
