@@ -217,7 +217,8 @@ void ha_pbxt::position(const uchar* record) {
   put_reference(ref, is_entry ? filtered_row_ : pbxt_cursor_row_id(cursor_));
 }
 
-/* Row-based replication has the primary key and no reference. */
+/* Row-based replication has the primary key and no reference. The server computes virtual columns of rows
+ * read by reference, and not of these; a change of the row takes what they were out of their indexes. */
 int ha_pbxt::rnd_pos_by_record(uchar* record) noexcept {
   const KEY& key = table->key_info[table->s->primary_key];
   primary_tuple_.resize(key.key_length);  // memory is taken for the first row only
@@ -225,7 +226,8 @@ int ha_pbxt::rnd_pos_by_record(uchar* record) noexcept {
   int error = index_init(table->s->primary_key, false);
   if (!error) error = index_read_map(record, primary_tuple_.data(), HA_WHOLE_KEY, HA_READ_KEY_EXACT);
   int end_error = index_end();
-  return error ? error : end_error;
+  if (!error) error = end_error;
+  return error || !table->vfield ? error : compute_virtual_columns();
 }
 
 int ha_pbxt::rnd_pos(uchar* record, uchar* position) {
