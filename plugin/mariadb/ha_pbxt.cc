@@ -140,9 +140,13 @@ int ha_pbxt::open(const char* name, int, uint) noexcept {
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
 }
 
+/* The server does not say to a clone how rows are to be read: it begins with what its original knows. */
 handler* ha_pbxt::clone(const char* name, MEM_ROOT* mem_root) {
   handler* copy = handler::clone(name, mem_root);
-  if (copy) static_cast<ha_pbxt*>(copy)->is_clone_ = true;
+  if (!copy) return nullptr;
+  ha_pbxt* cloned = static_cast<ha_pbxt*>(copy);
+  cloned->is_clone_ = true;
+  cloned->sql_lock_ = sql_lock_;
   return copy;
 }
 
@@ -209,7 +213,12 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
     binding_.lock_mode = PBXT_LOCK_EXCLUSIVE;
   else if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED)
     binding_.lock_mode = PBXT_LOCK_SHARED;
-  all_columns_ = binding_.for_write;
+  // Rule T45: rows that a merged scan finds by its snapshot are judged when they are locked or changed.
+  if (is_clone_ && !pbxt_reads_newest(cursor_, session->core())) {
+    binding_.for_write = 0;
+    binding_.lock_mode = PBXT_LOCK_NONE;
+  }
+  all_columns_ = binding_.for_write && !is_clone_;
   columns_changed_ = true;
   if ((error = to_ha_error(pbxt_cursor_bind(cursor_, session->core(), &binding_), thd))) return error;
   session_ = session;

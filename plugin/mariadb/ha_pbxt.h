@@ -231,7 +231,7 @@ class ha_pbxt final : public handler {
   const uchar* filtered_record_ = nullptr;
   Session* session_ = nullptr; /* while bound */
   pbxt_bind binding_{};
-  thr_lock_type sql_lock_ = TL_UNLOCK; /* of the statement; TL_UNLOCK in a handler made by clone() */
+  thr_lock_type sql_lock_ = TL_UNLOCK; /* of the statement; a clone has its original's */
   Pending pending_ = Pending::kNothing;
   bool seek_is_current_ = false; /* the cursor was placed by a search with seek_length_ bytes */
   bool range_end_set_ = false;

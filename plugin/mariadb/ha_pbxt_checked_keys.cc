@@ -51,15 +51,13 @@ bool ha_pbxt::skips_rows_it_cannot_change() const {
   return command == SQLCOM_UPDATE || command == SQLCOM_UPDATE_MULTI || thd->lex->duplicates == DUP_UPDATE;
 }
 
-/* The server reads these keys through this handler, or, where it is busy searching, through a clone that is
- * locked for reading only. No search uses a key over long values; one of periods may be used by a search for
- * rows to change. */
+/* The server reads these keys through this handler, or, where it is busy searching, through a clone. No
+ * search uses a key over long values; one of periods may be used by a search for rows to change. */
 bool ha_pbxt::checks_uniqueness(uint index) const {
   const KEY& key = table->key_info[index];
   if (!session_ || table->current_lock != F_WRLCK) return false;
   if (key.algorithm == HA_KEY_ALG_LONG_HASH) return true;
-  bool is_clone = sql_lock_ == TL_UNLOCK;
-  return key.without_overlaps && (is_clone || !searches_rows_to_change(ha_thd()));
+  return key.without_overlaps && (is_clone_ || !searches_rows_to_change(ha_thd()));
 }
 
 /* There are keys whose values the server compares. */

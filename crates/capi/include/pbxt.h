@@ -659,6 +659,8 @@ pbxt_status pbxt_cursor_open(pbxt_table* table, pbxt_cursor** cursor);
 void pbxt_cursor_close(pbxt_cursor* cursor);
 pbxt_status pbxt_cursor_bind(pbxt_cursor* cursor, pbxt_session* session,
                              const pbxt_bind* bind); /* joins the session's transaction */
+/* 1 if the newest versions of rows count where statements of the session change or lock them (rule T22). */
+int pbxt_reads_newest(pbxt_cursor* cursor, pbxt_session* session);
 void pbxt_cursor_unbind(pbxt_cursor* cursor);
 /* Bit i of the bitmap = column i must be filled by reads. NULL = all. Takes effect at the next
  * scan_start/index_start/fetch. */
@@ -772,8 +774,7 @@ pbxt_status pbxt_bulk_begin(pbxt_cursor* cursor, uint64_t expected_rows, uint32_
  * see pbxt_cursor_duplicate. */
 pbxt_status pbxt_bulk_end(pbxt_cursor* cursor, int abort);
 /* After PBXT_DUPLICATE_KEY of pbxt_bulk_end, or of a call that ended a load before: fills `record` with the
- * new row that was refused. PBXT_NOT_FOUND if there is none, because the row was the one of the call itself.
- */
+ * new row that was refused. PBXT_NOT_FOUND if there is none: it was the row of the call itself. */
 pbxt_status pbxt_bulk_refused(pbxt_cursor* cursor, uint8_t* record);
 
 /* After PBXT_DUPLICATE_KEY: which index (position in the definition) and the row that has the key. */
@@ -789,8 +790,7 @@ int pbxt_table_is_referenced(const pbxt_table* table);
 
 /* Exact number of rows the session's snapshot sees (own changes included), O(log recent commits). */
 pbxt_status pbxt_count(pbxt_cursor* cursor, pbxt_session* session, uint64_t* rows);
-/* Estimated entries between two search tuples (parts 0 = open end); at least 1 unless the range is certainly
- * empty. */
+/* Estimated entries between two search tuples (parts 0 = open end); 0: the range is certainly empty. */
 pbxt_status pbxt_range_estimate(pbxt_table* table, uint32_t index, const uint8_t* low, uint32_t low_parts,
                                 int low_inclusive, const uint8_t* high, uint32_t high_parts,
                                 int high_inclusive, uint64_t* rows);

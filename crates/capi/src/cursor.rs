@@ -233,6 +233,21 @@ pub unsafe extern "C" fn pbxt_cursor_bind(
 
 /// See the header.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_reads_newest(
+    handle: *mut PbxtCursor,
+    session_handle: *mut PbxtSession,
+) -> i32 {
+    value(0, || {
+        // SAFETY: valid handles.
+        match unsafe { (cursor(handle), session(session_handle)) } {
+            (Ok(cursor), Ok(session)) => i32::from(!session.conflicts_are_errors(cursor.host.table())),
+            _ => 0,
+        }
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_cursor_unbind(handle: *mut PbxtCursor) {
     value((), || {
         // SAFETY: a valid handle.

@@ -473,8 +473,9 @@ impl Session {
         }
     }
 
-    /// True if a changed row is a write conflict for this session in `table` (the table option wins).
-    pub(crate) fn conflicts_are_errors(&self, table: &Table) -> bool {
+    /// True if a changed row is a write conflict for this session in `table` (the table option wins); else the newest versions count
+    /// where it changes or locks rows.
+    pub fn conflicts_are_errors(&self, table: &Table) -> bool {
         match self.isolation() {
             Isolation::ReadCommitted => return false,
             // Rule T34: the newest version is no version of the snapshot.
