@@ -88,7 +88,10 @@ class ha_pbxt final : public handler {
                             HANDLER_BUFFER* buffer) override;
   int multi_range_read_next(range_id_t* range) override;
   void unlock_row() override { pbxt_unlock_row(cursor_); }
-  void try_semi_consistent_read(bool on) override { pbxt_try_semi_consistent(cursor_, on); }
+  /* Rule T45: while one of merged scans comes back to a row, the others go on. */
+  void try_semi_consistent_read(bool on) override {
+    pbxt_try_semi_consistent(cursor_, on && !may_be_merged());
+  }
   bool was_semi_consistent_read() override { return pbxt_was_semi_consistent(cursor_) != 0; }
 
   /* ---- changes: ha_pbxt_write.cc ---- */
@@ -140,6 +143,8 @@ class ha_pbxt final : public handler {
   void close_cursor();
   int use_current_generation();
   void put_reference(uchar* reference, uint64_t row_id) const;
+  /* Parts of a table are not told that their scans are merged; those that are read the index alone. */
+  bool may_be_merged() { return is_merged_ || (table->part_info && keyread_enabled()); }
   bool orders_references();
   bool always_orders_references() const;
   int bind(THD* thd, thr_lock_type lock_type);

@@ -91,3 +91,33 @@ def test_merged_scans_of_a_snapshot_meet_what_changed_since(merged):
     merged.ok("UPDATE m SET c = 5 WHERE id = 67")
     mine.fails("UPDATE m " + WHERE.format(change="SET pad = 'new'"), 1020)
     mine.ok("ROLLBACK")
+
+
+@pytest.mark.parametrize("held", [67, 247, 7987])
+@pytest.mark.parametrize("set_clause", ["SET c = 104", "SET pad = 'new'"])
+def test_merged_scans_lose_no_row_that_they_wait_for(merged, held, set_clause):
+    """Of semi-consistent reads (rule T40): a row is not come back to while the other scan goes on."""
+    other = merged.session()
+    other.ok("BEGIN")
+    other.ok(f"UPDATE m SET pad = 'held' WHERE id = {held}")
+    mine = merged.session()
+    mine.ok("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    change = "UPDATE m " + WHERE.format(change=set_clause)
+    assert is_intersection(mine, change)
+    waiting = mine.later(change)
+    assert waiting.waits()
+    other.ok("ROLLBACK")
+    assert waiting.result().affected == 89
+
+
+def test_merged_scans_of_parts_lose_no_row_that_they_wait_for(merged):
+    merged.ok("ALTER TABLE m PARTITION BY HASH (id) PARTITIONS 3")
+    other = merged.session()
+    other.ok("BEGIN")
+    other.ok("UPDATE m SET pad = 'held' WHERE id = 247")
+    mine = merged.session()
+    mine.ok("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    waiting = mine.later("UPDATE m " + WHERE.format(change="SET c = 104"))
+    assert waiting.waits()
+    other.ok("ROLLBACK")
+    assert waiting.result().affected == 89
