@@ -4,7 +4,8 @@
  * The server evaluates the whole condition again on every row it gets, so a term that is left out costs time
  * only; a term that says more than the server's comparison would lose rows. So a constant becomes a bound
  * only where the server compares as the column's own type does, and where the column can hold the constant as
- * it is: it is stored into a copy of the field, and what the field then has must be the constant.
+ * it is: it is stored into a copy of the field, and what the field then has must be the constant. A constant
+ * that is an error or has a warning is left to the server, which says so when it evaluates it.
  */
 #include "pushed_condition.h"
 
@@ -20,7 +21,7 @@
 namespace pbxt {
 namespace {
 
-/* Conversions are tried out here: what they complain about is nobody's business. */
+/* Conversions are tried out here: the user does not hear what they complain about. */
 class Silence {
  public:
   explicit Silence(THD* thd) : thd_(thd), check_(thd->count_cuted_fields) {
@@ -31,6 +32,7 @@ class Silence {
     thd_->pop_internal_handler();
     thd_->count_cuted_fields = check_;
   }
+  bool was_broken() { return handler_.any_error(); }
   Silence(const Silence&) = delete;
   Silence& operator=(const Silence&) = delete;
 
@@ -107,6 +109,21 @@ Item_result comparison_of(Domain domain, Item* constant) {
   }
 }
 
+/* True if the constant may be evaluated now. A subquery keeps its value: its error nobody would hear. */
+bool is_constant(Item* item) {
+  if (!item->can_eval_in_optimize() || item->with_subquery()) return false;
+  if (item->type() != Item::CACHE_ITEM) return true;
+  const Item* kept = static_cast<Item_cache*>(item)->get_example();
+  return !kept || !kept->with_subquery();
+}
+
+/* The server keeps the values of constants: this one it is to evaluate itself. */
+void forget_value(Item* constant) {
+  if (constant->type() != Item::CACHE_ITEM) return;
+  Item_cache* cache = static_cast<Item_cache*>(constant);
+  if (cache->get_example()) cache->clear();
+}
+
 class Pusher {
  public:
   Pusher(THD* thd, TABLE* table) : thd_(thd), table_(table) {}
@@ -133,6 +150,8 @@ class Pusher {
   void add_range(Field* field, Domain domain, Item* low, bool low_inclusive, Item* high, bool high_inclusive);
   bool bound_of(Field* field, Domain domain, Item* constant, bool is_low, bool* inclusive,
                 Bytes* value) const;
+  bool try_bound(Field* field, Domain domain, Item* constant, bool is_low, bool* inclusive,
+                 Bytes* value) const;
 
   THD* thd_;
   TABLE* table_;
@@ -206,6 +225,15 @@ bool Pusher::value_of(Field* field, Domain domain, Item* constant, Bytes* value)
 
 bool Pusher::bound_of(Field* field, Domain domain, Item* constant, bool is_low, bool* inclusive,
                       Bytes* value) const {
+  Silence silence(thd_);
+  bool is_bound = try_bound(field, domain, constant, is_low, inclusive, value);
+  if (!silence.was_broken()) return is_bound;
+  forget_value(constant);
+  return false;
+}
+
+bool Pusher::try_bound(Field* field, Domain domain, Item* constant, bool is_low, bool* inclusive,
+                       Bytes* value) const {
   if (domain == Domain::kBinary) {
     StringBuffer<64> buffer;
     String* text = constant->val_str(&buffer);
@@ -240,7 +268,7 @@ void Pusher::add_comparison(Item_bool_rowready_func2* comparison, Item_func::Fun
     field = own_field(arguments[1]);
     constant = arguments[0];
   }
-  if (!field || !constant->can_eval_in_optimize()) return;
+  if (!field || !is_constant(constant)) return;
   Domain domain = domain_of(field);
   Item_result type = comparison_of(domain, constant);
   if (type == ROW_RESULT || comparison->compare_type_handler()->cmp_type() != type) return;
@@ -259,7 +287,7 @@ void Pusher::add_between(Item_func_between* between) {
   if (!field || between->negated) return;
   Domain domain = domain_of(field);
   for (uint i = 1; i < 3; i++) {
-    if (!arguments[i]->can_eval_in_optimize()) return;
+    if (!is_constant(arguments[i])) return;
     if (comparison_of(domain, arguments[i]) == ROW_RESULT) return;
   }
   if (domain == Domain::kBinary && between->compare_collation() != &my_charset_bin) return;
@@ -276,8 +304,9 @@ void Pusher::add_in(Item_func_in* in) {
   Bytes least, greatest, value;
   for (uint i = 1; i < in->argument_count(); i++) {
     Item* constant = arguments[i];
-    if (!constant->can_eval_in_optimize() || comparison_of(domain, constant) == ROW_RESULT) return;
-    if (!value_of(field, domain, constant, &value)) return;
+    bool inclusive = true;
+    if (!is_constant(constant) || comparison_of(domain, constant) == ROW_RESULT) return;
+    if (!bound_of(field, domain, constant, true, &inclusive, &value)) return;
     if (i == 1 || field->cmp(value.data(), least.data()) < 0) least = value;
     if (i == 1 || field->cmp(value.data(), greatest.data()) > 0) greatest = value;
   }
@@ -345,10 +374,7 @@ bool Pusher::send(pbxt_cursor* cursor) const {
 
 bool push_condition(THD* thd, TABLE* table, const COND* condition, pbxt_cursor* cursor) noexcept {
   Pusher pusher(thd, table);
-  if (condition) {
-    Silence silence(thd);
-    pusher.add(const_cast<COND*>(condition));
-  }
+  if (condition) pusher.add(const_cast<COND*>(condition));
   return pusher.send(cursor);
 }
 

@@ -194,6 +194,33 @@ def test_warnings_of_changes_number_the_rows_that_were_read(twin):
     twin.same_table("t")
 
 
+def test_constants_say_what_is_wrong_with_them(twin):
+    """They are evaluated before the server needs them, and nobody hears what is said then; so it is said again."""
+    twin.ok("CREATE TABLE t (n INT, d INT, r DOUBLE, at DATETIME)")
+    twin.ok("INSERT INTO t VALUES (1, 1, 1, '2020-01-01'), (2, 2, 2, '2020-01-02'), (3, 30, 30, '2020-01-03')")
+    twin.ok("CREATE TABLE u (a INT)")
+    twin.ok("INSERT INTO u VALUES (1), (2)")
+    for condition, code in (
+        ("d = (SELECT a FROM u)", 1242),
+        ("d >= (SELECT a FROM u) - 1", 1242),
+        ("d BETWEEN 0 AND (SELECT a FROM u)", 1242),
+        ("d < 9223372036854775807 + 1", 1690),
+        ("r < EXP(1000)", 1690),
+        ("r BETWEEN -EXP(1000) AND 5", 1690),
+    ):
+        twin.fails(f"SELECT n FROM t WHERE {condition}", code)
+    for condition in (
+        "d < CAST('5x' AS SIGNED)",
+        "d BETWEEN 0 AND CAST('2x' AS SIGNED)",
+        "d IN (CAST('2x' AS SIGNED), 1)",
+        "r > CAST('1.5x' AS DOUBLE)",
+        "at > CAST('2020-01-01 x' AS DATETIME)",
+        "d = (SELECT MAX(a) FROM u)",
+    ):
+        twin.run(f"SELECT n FROM t WHERE {condition}")
+        twin.run("SHOW WARNINGS")
+
+
 def test_a_snapshot_keeps_what_its_conditions_saw(twin):
     fill(twin, 5000)
     settle(twin.under_test)
