@@ -192,7 +192,7 @@ class ha_pbxt final : public handler {
   int end_scan();
   int choose_columns();
   int choose_index_columns();
-  int compute_virtual_columns();
+  int compute_virtual_columns(enum_vcol_update_mode mode = VCOL_UPDATE_FOR_READ);
   int seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode);
   bool has_whole_columns(uint index) const;
   bool can_filter(uint index) const;

@@ -78,14 +78,14 @@ int ha_pbxt::choose_index_columns() {
 
 /* Where a row is read after all, as by a read that locks it, its virtual columns are still to be computed:
  * the server takes them for read as long as it believes in a read of the index alone. */
-int ha_pbxt::compute_virtual_columns() {
+int ha_pbxt::compute_virtual_columns(enum_vcol_update_mode mode) {
   uchar* record = table->record[0];
   uint index = keyread;
   if (reading_ != record) table->move_fields(table->field, reading_, record);
   keyread = MAX_KEY;
   // Also those that others are computed from.
   MY_BITMAP* wanted = tmp_use_all_columns(table, &table->read_set);
-  int error = table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+  int error = table->update_virtual_fields(this, mode);
   tmp_restore_column_map(&table->read_set, wanted);
   keyread = index;
   if (reading_ != record) table->move_fields(table->field, record, reading_);
@@ -230,12 +230,16 @@ int ha_pbxt::rnd_pos_by_record(uchar* record) noexcept {
   return error || !table->vfield ? error : compute_virtual_columns();
 }
 
+/* Of a row that another one is to replace the server computes virtual columns itself, an applier of a replica
+ * does not. */
 int ha_pbxt::rnd_pos(uchar* record, uchar* position) {
   if (unlikely(columns_changed_))
     if (int error = choose_columns()) return error;
   prepare_record(record);
-  return found(pbxt_fetch(cursor_, mi_uint8korr(position + ref_length - sizeof(uint64_t)), record),
-               HA_ERR_KEY_NOT_FOUND);
+  int error = found(pbxt_fetch(cursor_, mi_uint8korr(position + ref_length - sizeof(uint64_t)), record),
+                    HA_ERR_KEY_NOT_FOUND);
+  if (likely(!table->vfield || record == table->record[0]) || error || !is_applier(ha_thd())) return error;
+  return compute_virtual_columns(VCOL_UPDATE_FOR_REPLACE);
 }
 
 /* ---- index reads ---- */

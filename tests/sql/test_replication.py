@@ -200,3 +200,21 @@ def test_indexes_of_virtual_columns_follow_on_a_replica(pair_of):
     ):
         assert replica.value(query) == primary.value(query) == count, query
     assert replica.rows("CHECK TABLE v EXTENDED")[0][3] == "OK"
+
+
+@pytest.mark.pbxt_only
+def test_an_idempotent_replica_replaces_rows_and_what_they_had_computed(pair_of):
+    pair = pair_of("conservative")
+    primary = Session(pair.primary, DATABASE, pair.engine)
+    primary.ok("CREATE TABLE w (n INT PRIMARY KEY, a INT, twice INT AS (a * 2) VIRTUAL, KEY (twice)) ENGINE={engine}")
+    assert not pair.compare()
+    replica = Session(pair.replica, DATABASE, pair.engine)
+    replica.ok("STOP SLAVE")
+    replica.ok("SET GLOBAL slave_exec_mode = 'IDEMPOTENT'")
+    replica.ok("INSERT INTO w (n, a) VALUES (1, 7), (2, 8)")
+    primary.ok("INSERT INTO w (n, a) VALUES (1, 70), (2, NULL), (3, 7)")
+    replica.ok("START SLAVE")
+    assert not pair.compare()
+    for value, count in ((14, 1), (140, 1), (16, 0)):
+        assert replica.value(f"SELECT COUNT(*) FROM w FORCE INDEX (twice) WHERE twice = {value}") == count
+    assert replica.rows("CHECK TABLE w EXTENDED")[0][3] == "OK"
