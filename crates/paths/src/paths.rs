@@ -1,7 +1,12 @@
 //! The hot paths: what hosts ask for most, each in a loop of its own.
 
-use crate::scene::{BY_K, ID, K, ROWS, Rows, Scene, record};
+use crate::scene::{BY_K, ID, K, PRIMARY, ROWS, Rows, Scene, record};
 use pbxt::{Result, Seek};
+
+/// The first of the two texts of a row.
+const C: usize = 2;
+/// Rows of a short range.
+const SHORT: u32 = 100;
 
 /// One thing that is done many times.
 pub(crate) struct HotPath {
@@ -108,6 +113,20 @@ pub(crate) const ALL: &[HotPath] = &[
         10_000,
         range_rows,
         "the next row of a range of an index, in blocks",
+    ),
+    path(
+        "range-short",
+        Rows::Cold,
+        10_000,
+        range_short,
+        "the next row of a hundred that follow each other by primary key, in blocks",
+    ),
+    path(
+        "range-short-hot",
+        Rows::Hot,
+        10_000,
+        range_short,
+        "the same in the log",
     ),
     path(
         "scan-hot",
@@ -270,6 +289,32 @@ fn range_covered(scene: &mut Scene, operations: u32) -> Result<()> {
 fn range_rows(scene: &mut Scene, operations: u32) -> Result<()> {
     scene.project(&[ID, K, 2, 3]);
     walk(scene, operations)
+}
+
+/// Ranges of sysbench, each a statement of its own.
+fn range_short(scene: &mut Scene, operations: u32) -> Result<()> {
+    scene.project(&[C]);
+    for _ in 0..operations / SHORT {
+        let first = 1 + scene.any_id() % (ROWS - SHORT);
+        scene.statement(false, |scene| {
+            scene.cursor.index_start(&mut scene.session, PRIMARY)?;
+            let (low, high) = (first.to_le_bytes(), (first + SHORT - 1).to_le_bytes());
+            scene.cursor.set_end(PRIMARY, Some((&high[..], 1, true)))?;
+            let mut found =
+                scene
+                    .cursor
+                    .seek(&mut scene.session, PRIMARY, &low, 1, Seek::OrNext, &mut scene.record)?;
+            while found {
+                found = scene
+                    .cursor
+                    .index_move(&mut scene.session, true, false, &mut scene.record)?;
+            }
+            scene.cursor.scan_end();
+            Ok(())
+        })?;
+        scene.session.commit()?;
+    }
+    Ok(())
 }
 
 fn scan(scene: &mut Scene, operations: u32) -> Result<()> {
