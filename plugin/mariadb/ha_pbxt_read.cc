@@ -9,6 +9,7 @@
  */
 #include "error_map.h"
 #include "ha_pbxt.h"
+#include "pushed_condition.h"
 #include "row_limit.h"
 #include "session.h"
 
@@ -340,9 +341,13 @@ bool ha_pbxt::has_whole_columns(uint index) const {
   return true;
 }
 
-/* The condition is read when the scan starts: the server takes it back before, where it cannot do with it. */
+/* The condition is read when the scan starts: the server takes it back before, where it cannot do with it.
+ * Most conditions on a primary key are what its ranges were made of and turn no entry away: the server
+ * evaluates those with the rows, for less than the look at an entry costs. */
 Item* ha_pbxt::idx_cond_push(uint index, Item* condition) {
   if (!has_whole_columns(index)) return condition;
+  const KEY& key = table->key_info[index];
+  if (index == table->s->primary_key && is_all_ranges(condition, key.key_part->field)) return condition;
   pushed_idx_cond = condition;
   pushed_idx_cond_keyno = index;
   return nullptr;

@@ -12,6 +12,10 @@ namespace pbxt {
    True if they may leave out some. */
 bool push_condition(THD* thd, TABLE* table, const COND* condition, pbxt_cursor* cursor) noexcept;
 
+/* True if the condition is nothing but comparisons of the column with constants, joined by AND: the ranges
+   that the server makes of it have no entry that does not meet it. */
+bool is_all_ranges(Item* condition, const Field* field) noexcept;
+
 }  // namespace pbxt
 
 #endif

@@ -172,6 +172,30 @@ def test_rows_that_do_not_match_are_not_read(db):
 
 
 @pytest.mark.pbxt_only
+def test_what_ranges_of_the_primary_key_say_is_not_asked_of_entries(db):
+    fill(db)
+    query = "SELECT n, v FROM t FORCE INDEX (PRIMARY) WHERE "
+    for condition, first, last in [
+        ("n BETWEEN 100 AND 199", 100, 199),
+        ("n > 5950", 5951, ROWS),
+        ("7 <= n AND n < 20", 7, 19),
+        ("n IN (8, 9, 10, 11)", 8, 11),
+    ]:
+        assert "Using index condition" not in explained(db, query + condition), condition
+        rows, counted = handlers(db, query + condition)
+        assert sorted(rows) == [(n, n) for n in range(first, last + 1)] and counted["icp_attempts"] == 0, condition
+    # What is no range is asked before rows are read.
+    for condition, wanted in [
+        ("n BETWEEN 100 AND 199 AND n MOD 10 = 3", 10),
+        ("n BETWEEN 100 AND 199 AND n NOT BETWEEN 110 AND 189", 20),
+        ("n BETWEEN 100 AND 199 AND n <> 150", 99),
+    ]:
+        assert "Using index condition" in explained(db, query + condition), condition
+        rows, counted = handlers(db, query + condition)
+        assert len(rows) == wanted and counted["icp_attempts"] >= wanted, condition
+
+
+@pytest.mark.pbxt_only
 def test_a_scan_that_is_left_early_tries_few_entries(db):
     fill(db)
     _, counted = handlers(db, "SELECT v FROM t FORCE INDEX (ab) WHERE a BETWEEN 0 AND 50 AND b LIKE 'c%' LIMIT 20")
