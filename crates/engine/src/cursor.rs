@@ -423,6 +423,9 @@ impl Cursor {
             self.shown += 1;
             return show(&ready.version()).map(|()| Visit::Shown);
         }
+        if word.is_absent() {
+            self.index.note_miss();
+        }
         match self.view.resolve(&session.db, &self.table, row, word, &guard)? {
             Resolved::Row(found) => {
                 self.shown += 1;

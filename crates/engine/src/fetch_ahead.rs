@@ -6,7 +6,8 @@
 //! State: a stretch of entries the reader may see, each with a copy of its row. It begins small and grows while the scan goes on,
 //! so a scan that is left early has read little too much. All stretches together take
 //! about a quarter of the cache budget at most, beyond which each still has 256 KiB.
-//! Rules: only for consistent reads: what the snapshot sees does not change while the stretch waits.
+//! Rules: only for consistent reads: what the snapshot sees does not change while the stretch waits. X51 how long stretches are.
+//! X55 a short scan whose rows are at hand does without.
 //! Latches and I/O: none held; reads blocks.
 
 use crate::row_ahead::BATCH_BLOCKS;
@@ -33,6 +34,8 @@ const ENTRY_BYTES_MIN: u64 = 48;
 const PASSED_AS_ONE: usize = 16;
 /// Moves of a scan before it fetches ahead.
 const MOVES_BEFORE: u32 = 16;
+/// The same while all rows were at hand (rule X55).
+const MOVES_AT_HAND: u32 = 256;
 
 /// Memory that all stretches may take: a quarter of the cache budget. One takes three quarters of what is left.
 #[derive(Debug, Default)]
@@ -116,6 +119,10 @@ pub(crate) enum Turn<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct FetchAhead {
     moves: u32,
+    /// Moves that came to a row before the first stretch.
+    alone: u32,
+    /// A row was not at hand (rule X55).
+    has_missed: bool,
     /// Rows that the scan is expected to hand out; 0: all (rule X51).
     expected: u64,
     /// Of stretches that are over.
@@ -140,6 +147,8 @@ impl FetchAhead {
     /// Forgets everything: the scan begins anew.
     pub(crate) fn reset(&mut self) {
         self.moves = 0;
+        self.alone = 0;
+        self.has_missed = false;
         self.served = 0;
         self.limit = 0;
         self.clear();
@@ -169,7 +178,18 @@ impl FetchAhead {
     #[inline]
     pub(crate) fn is_worth_it(&mut self) -> bool {
         self.moves = self.moves.saturating_add(1);
-        self.moves > MOVES_BEFORE
+        let before = if self.has_missed {
+            MOVES_BEFORE
+        } else {
+            MOVES_AT_HAND
+        };
+        self.moves > before
+    }
+
+    /// A row was looked for in a block that was not at hand (rule X55).
+    #[inline]
+    pub(crate) fn miss(&mut self) {
+        self.has_missed = true;
     }
 
     /// Begins a stretch, longer than the last one.
@@ -177,6 +197,9 @@ impl FetchAhead {
         let average = self.bytes().checked_div(self.entries.len() as u64);
         self.entry_bytes = average.unwrap_or(self.entry_bytes);
         self.served += self.at as u64;
+        if self.limit == 0 {
+            self.alone = self.moves.saturating_sub(1).max(MOVES_BEFORE);
+        }
         self.clear();
         self.limit = self.next_limit();
         self.share = None;
@@ -187,7 +210,7 @@ impl FetchAhead {
     /// Rule X51.
     fn next_limit(&self) -> usize {
         let grown = |growth: usize| (self.limit * growth).clamp(FIRST, ENTRIES_MAX);
-        let shown = self.served + u64::from(MOVES_BEFORE);
+        let shown = self.served + u64::from(self.alone);
         let left = self.expected.saturating_sub(shown) as usize;
         match (self.expected, left) {
             (0, _) => grown(GROWTH),
@@ -346,6 +369,7 @@ mod tests {
         let budget = Arc::new(FetchBudget::new(4 << 30));
         let mut ahead = FetchAhead::default();
         ahead.expect(expected);
+        ahead.miss();
         while !ahead.is_worth_it() {}
         let mut sizes = Vec::new();
         for _ in 0..count {
@@ -365,6 +389,33 @@ mod tests {
         assert_eq!(stretches(20, 3), [32, 64, 128], "the first one is not shorter");
         assert_eq!(stretches(60, 4), [32, 32, 64, 128]);
         assert_eq!(stretches(1000, 4), [32, 952, 1904, 3808]);
+    }
+
+    /// Rule X55.
+    #[test]
+    fn a_scan_whose_rows_are_at_hand_fetches_ahead_later() {
+        let moves = |missed_at: u32| {
+            let mut ahead = FetchAhead::default();
+            (1..)
+                .find(|&at| {
+                    let is_worth_it = ahead.is_worth_it();
+                    if at == missed_at {
+                        ahead.miss();
+                    }
+                    is_worth_it
+                })
+                .unwrap_or(0)
+        };
+        assert_eq!(moves(1), MOVES_BEFORE + 1);
+        assert_eq!(moves(100), 101, "from the next move on");
+        assert_eq!(moves(u32::MAX), MOVES_AT_HAND + 1);
+        let mut ahead = FetchAhead::default();
+        ahead.miss();
+        ahead.reset();
+        assert!(
+            (0..=MOVES_BEFORE).all(|_| !ahead.is_worth_it()),
+            "each scan has its own rows"
+        );
     }
 
     #[test]

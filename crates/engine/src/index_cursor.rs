@@ -147,8 +147,15 @@ impl IndexScan {
     /// The row of the entry that comes next, if the scan is expected to go on to it.
     #[inline]
     fn row_ahead(&self) -> Option<RowId> {
-        let next = self.entries.peek().filter(|_| !self.must_match)?;
-        Some(next.row())
+        let next = self.entries.peek()?;
+        let is_expected = !self.must_match || (!self.is_of_key && next.key().starts_with(&self.prefix));
+        is_expected.then(|| next.row())
+    }
+
+    /// The block of a row that was looked for was not at hand (rule X55).
+    #[inline]
+    pub(crate) fn note_miss(&mut self) {
+        self.ahead.miss();
     }
 
     /// Key of the row last shown, and whether the scan goes forward; none if it has come to its end.

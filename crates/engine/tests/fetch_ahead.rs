@@ -179,3 +179,30 @@ fn a_scan_with_a_limit_reads_about_as_many_rows() {
     let (_, told) = all(LIMIT as u64).go(&mut store);
     assert!(told == wanted, "who was told wrongly still meets every row");
 }
+
+/// Rule X55.
+#[test]
+fn a_short_scan_of_rows_at_hand_reads_them_one_by_one() {
+    const FEW: u32 = 100;
+    let mut store = Store::new();
+    store.insert(0..FEW);
+    store.fill();
+    store.compact();
+    store.merge();
+    // Blocks are at hand from their second use on.
+    for _ in 0..3 {
+        store.shows(0..FEW);
+    }
+    let uses_of = |store: &Store| store.db.status().expect("known").block_cache.hits;
+    let before = uses_of(&store);
+    let all = Walk {
+        group: None,
+        forward: true,
+        expected: 0,
+        most: FEW as usize + 1,
+    };
+    let (_, rows) = all.go(&mut store);
+    assert_eq!(rows.len(), FEW as usize);
+    let uses = uses_of(&store) - before;
+    assert!(uses >= u64::from(FEW), "X55: {uses} uses of blocks");
+}

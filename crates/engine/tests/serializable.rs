@@ -192,14 +192,14 @@ fn a_move_beyond_an_exact_search_is_noted_too() {
 
 #[test]
 fn rows_that_were_fetched_ahead_are_noted() {
-    let (mut bench, rows, mut clients) = world(200);
+    let (mut bench, rows, mut clients) = world(320);
     assert_eq!(
         clients[0].index_scan(&bench.table, BY_GROUP, true).unwrap().len(),
-        200
+        320
     );
     find(&mut clients[1], &bench.table, 1).unwrap();
     regroup(&mut clients[0], &bench.table, rows[0], 3).unwrap();
-    let last = clients[1].update(&bench.table, rows[150], |old| PlayRow {
+    let last = clients[1].update(&bench.table, rows[310], |old| PlayRow {
         memo: Some(vec![1].into()),
         ..old.clone()
     });
