@@ -22,4 +22,4 @@ pub const VERIFY: bool = cfg!(feature = "verify");
 
 pub use error::{Error, Result};
 pub use ids::{Addr, AddrClass, CommitTs, IndexId, Lsn, RowId, SegmentId, TableId, TxnId};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_at};

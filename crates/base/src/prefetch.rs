@@ -12,18 +12,24 @@ const LINES_MAX: usize = 4;
 /// Asks the processor to bring the first lines of these bytes near. Changes nothing but time.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
-    for line in bytes.chunks(LINE_BYTES).take(LINES_MAX) {
-        prefetch_line(line);
+    prefetch_at(bytes.as_ptr(), bytes.len());
+}
+
+/// The same of so many bytes at an address, of which others may be writing some: none is read.
+#[inline]
+pub fn prefetch_at(begin: *const u8, bytes: usize) {
+    for at in (0..bytes).step_by(LINE_BYTES).take(LINES_MAX) {
+        prefetch_line(begin.wrapping_add(at));
     }
 }
 
 #[inline]
-fn prefetch_line(line: &[u8]) {
+fn prefetch_line(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch neither reads nor faults, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
     let _ = line;

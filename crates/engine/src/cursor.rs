@@ -82,6 +82,8 @@ pub struct Cursor {
     pub(crate) ready_of: RowId,
     pub(crate) ready: Option<ReadyRow>,
     pub(crate) at_hand: Option<ReadyRow>,
+    /// The row that a snapshot was last asked for was in the log.
+    pub(crate) was_hot: bool,
     row: RowId,
     /// The lock of the row last read, if the transaction did not have it before that read.
     new_lock: Option<LockMode>,
@@ -116,6 +118,7 @@ impl Cursor {
             ready_of: RowId::new(0),
             ready: None,
             at_hand: None,
+            was_hot: false,
             row: RowId::new(0),
             new_lock: None,
             semi: Semi::Off,
@@ -416,6 +419,7 @@ impl Cursor {
         }
         let guard = crossbeam_epoch::pin();
         let word = self.table.map.load_in(row, &guard);
+        self.was_hot = !word.is_absent();
         if let Some(ready) = self.at_hand.take()
             && word.is_absent()
             && ready.is_current(row, &self.table.base)

@@ -3,6 +3,7 @@
 //! Why it exists: rows that stand together in an index are strewn over the row blocks, so each is a wait for memory. A short scan
 //! cannot sort them (fetch_ahead.rs), but it knows the next entry: its row is found, and asked for from memory, before the
 //! present one is shown, and then it is there. So is the row of a seek, while the events of its entry are judged.
+//! Rows that were changed lately come together: behind one that is in the log the next one is looked for there, and its record asked for.
 //! State: a row id and its place in the shape of a moment. It says nothing about what the row's word says.
 //! Rules: B2 it is used only if the word, loaded when the row's turn comes, says BASE, and the shape is still the one of that moment. S54 a
 //! block that is not on its shelf is left to the reader, and so is a tagged run.
@@ -11,6 +12,7 @@
 use crate::cursor::{Access, Cursor};
 use crate::database::Database;
 use crate::row_shape::{CachedRows, RowBase};
+use crate::table::Table;
 use crate::version::RowVersion;
 use pbxt_base::{RowId, prefetch};
 use pbxt_rows::Versions;
@@ -63,6 +65,20 @@ impl RowBase {
     }
 }
 
+impl Table {
+    /// True if the row is in the log; its newest version is on its way then.
+    #[inline]
+    fn is_hot(&self, db: &Database, row: RowId) -> bool {
+        let guard = crossbeam_epoch::pin();
+        let word = self.map.load_in(row, &guard);
+        if word.is_absent() {
+            return false;
+        }
+        db.log.prefetch(word.addr().lsn(), &guard);
+        true
+    }
+}
+
 impl Cursor {
     /// Makes a row ready whose entry comes next, or is the present one, unless that was tried before.
     #[inline]
@@ -70,7 +86,11 @@ impl Cursor {
         if self.access == Access::Snapshot && self.ready_of != row {
             self.ready_of = row;
             let table = &self.table;
-            self.ready = table.base.ready(table.versions(), &db.cache, row);
+            self.ready = if self.was_hot && table.is_hot(db, row) {
+                None
+            } else {
+                table.base.ready(table.versions(), &db.cache, row)
+            };
         }
     }
 

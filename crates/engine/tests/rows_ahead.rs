@@ -91,3 +91,31 @@ fn a_row_removed_in_the_log_is_not_shown_though_its_slot_was_found_ahead() {
     store.fill();
     assert_eq!(groups(&mut store, |db| home(db)).len(), ROWS as usize - 1);
 }
+
+#[test]
+fn rows_of_the_log_and_of_blocks_are_shown_side_by_side() {
+    let mut store = settled();
+    for id in [2, 3] {
+        let changed = store.client.update(&store.table, RowId::new(id), |row| {
+            let mut row = row.clone();
+            row.group = Some(9);
+            row
+        });
+        changed.expect("updated").expect("there");
+    }
+    store.client.session.commit().expect("committed");
+    let expected: Vec<Option<u32>> = (0..ROWS)
+        .map(|id| {
+            if matches!(id, 1 | 2) {
+                Some(9)
+            } else {
+                Store::row(id).group
+            }
+        })
+        .collect();
+    assert_eq!(groups(&mut store, |_| {}), expected);
+    // Looked for in the log behind a row of the log, and gone from there when its turn comes.
+    store.fill();
+    assert_eq!(groups(&mut store, |db| home(db)), expected);
+    assert_eq!(groups(&mut store, |_| {}), expected);
+}

@@ -185,6 +185,14 @@ impl Core {
         }
     }
 
+    /// See `Log::prefetch`.
+    #[inline]
+    pub(crate) fn prefetch(&self, lsn: Lsn, guard: &Guard) {
+        if let Some(chunk) = self.directory.get(self.layout.chunk_of(lsn.raw()), guard) {
+            chunk.buffer().prefetch((lsn.raw() - chunk.start()) as usize);
+        }
+    }
+
     #[inline]
     fn record_in<'g>(&self, chunk: &'g Chunk, lsn: u64) -> Result<RecordRef<'g>> {
         let end = chunk

@@ -8,6 +8,7 @@
 //! Latches and I/O:  none; the buffer pool has a latch of its own held for a push or pop.
 
 use parking_lot::Mutex;
+use pbxt_base::prefetch_at;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -89,6 +90,13 @@ impl Buffer {
         );
         // SAFETY: in bounds (asserted), so the sum stays inside the allocation.
         unsafe { self.ptr.add(offset) }
+    }
+
+    /// Has the processor bring the first bytes from `offset` on near. None is read.
+    #[inline]
+    pub(crate) fn prefetch(&self, offset: usize) {
+        let begin = self.ptr.as_ptr().cast_const().wrapping_add(offset);
+        prefetch_at(begin, self.bytes.saturating_sub(offset));
     }
 
     /// All bytes of a buffer nobody shares.

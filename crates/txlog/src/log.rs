@@ -151,6 +151,12 @@ impl Log {
         self.core.try_read(lsn, ReadHint::Random, guard)
     }
 
+    /// Says that the record at `lsn` will be read: if its chunk is in memory, its bytes are on their way. Changes nothing but time.
+    #[inline]
+    pub fn prefetch(&self, lsn: Lsn, guard: &Guard) {
+        self.core.prefetch(lsn, guard);
+    }
+
     /// `try_read` for a scan that passes once.
     ///
     /// # Errors
