@@ -233,10 +233,7 @@ pub unsafe extern "C" fn pbxt_cursor_bind(
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_reads_newest(
-    handle: *mut PbxtCursor,
-    session_handle: *mut PbxtSession,
-) -> i32 {
+pub unsafe extern "C" fn pbxt_reads_newest(handle: *mut PbxtCursor, session_handle: *mut PbxtSession) -> i32 {
     value(0, || {
         // SAFETY: valid handles.
         match unsafe { (cursor(handle), session(session_handle)) } {

@@ -205,6 +205,10 @@ mod tests {
                 );
             }
         }
-        assert_eq!(run_ahead(1_000_000), RUN_AHEAD, "a record for each value would be waste");
+        assert_eq!(
+            run_ahead(1_000_000),
+            RUN_AHEAD,
+            "a record for each value would be waste"
+        );
     }
 }

@@ -286,9 +286,14 @@ mod tests {
         let bytes = batch.payloads.len();
         assert!(bytes as u64 <= segment_bytes, "AL12: {bytes} of {segment_bytes}");
         let mut scratch = Vec::new();
-        let payload = batch.payload(&table, kept[1000], &mut scratch).expect("converted");
+        let payload = batch
+            .payload(&table, kept[1000], &mut scratch)
+            .expect("converted");
         let row = RowView::new(table.schema(), payload).expect("a row of now");
-        assert_eq!(row.get(0).expect("a column"), Value::Bytes(&1000_u32.to_le_bytes()));
+        assert_eq!(
+            row.get(0).expect("a column"),
+            Value::Bytes(&1000_u32.to_le_bytes())
+        );
         let added = vec![7; ADDED_BYTES];
         assert!(row.get(1).expect("a column") == Value::Bytes(&added), "AL12");
     }

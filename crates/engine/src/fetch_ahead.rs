@@ -396,7 +396,7 @@ mod tests {
     fn a_scan_whose_rows_are_at_hand_fetches_ahead_later() {
         let moves = |missed_at: u32| {
             let mut ahead = FetchAhead::default();
-            (1..)
+            (1..=100_000)
                 .find(|&at| {
                     let is_worth_it = ahead.is_worth_it();
                     if at == missed_at {

@@ -132,7 +132,9 @@ impl HostCursor {
                 return Err(error);
             }
             // Nothing was done under them, and whoever exchanges tables drops the one that was.
-            fresh.iter().for_each(|table| session.leave_table(table));
+            for table in &fresh {
+                session.leave_table(table);
+            }
             self.rebind()?;
         }
     }

@@ -135,7 +135,10 @@ mod tests {
             let wrapped = Error::Row(pbxt_rows::Error::Base(system(code)));
             assert!(!wrapped.is_unreadable(), "B13: {code}");
         }
-        let numberless = of(io::Error::new(io::ErrorKind::OutOfMemory, "100 bytes at offset 4096"));
+        let numberless = of(io::Error::new(
+            io::ErrorKind::OutOfMemory,
+            "100 bytes at offset 4096",
+        ));
         assert!(!Error::Storage(numberless).is_unreadable(), "B13");
     }
 }

@@ -67,7 +67,10 @@ fn a_commit_that_waits_for_nothing_is_told_of_a_failure_before_it() {
     });
     bench.client.insert(&bench.table, &row(1)).expect("inserted");
     bench.disk.plant(fail_sync("pbxt.manifest"));
-    bench.db.checkpoint_step().expect_err("a sync of the manifest fails");
+    bench
+        .db
+        .checkpoint_step()
+        .expect_err("a sync of the manifest fails");
     let committed = bench.client.session.commit();
     committed.expect_err("D9: nothing will be synced any more");
 }

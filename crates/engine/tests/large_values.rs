@@ -376,10 +376,7 @@ fn values_of_a_load_stay_while_its_rows_wait() {
 
 /// A table of nothing but a number and a text that is filled up with spaces, which are not stored.
 fn padded(db: &Arc<Database>) -> Arc<Table> {
-    let kinds = [
-        ColumnKind::Fixed(4),
-        ColumnKind::Padded { len: 8000, pad: b' ' },
-    ];
+    let kinds = [ColumnKind::Fixed(4), ColumnKind::Padded { len: 8000, pad: b' ' }];
     let column = |kind| Column {
         kind,
         nullable: false,

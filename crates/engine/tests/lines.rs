@@ -109,7 +109,9 @@ fn a_writer_does_not_go_past_ddl_in_line() {
     let mut bench = Bench::new();
     bench.client.insert(&bench.table, &row(1)).unwrap();
     let db = Arc::clone(&bench.db);
-    let held = hold_at(&turn, "wait.after_enqueue", move || db.rename_table(None, "t", "u"));
+    let held = hold_at(&turn, "wait.after_enqueue", move || {
+        db.rename_table(None, "t", "u")
+    });
     // Who has the table goes on.
     bench.client.insert(&bench.table, &row(2)).unwrap();
     let mut newcomer = session(&bench, 3, ConflictMode::Error, 0);

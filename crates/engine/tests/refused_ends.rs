@@ -155,7 +155,10 @@ fn what_was_rolled_back_whole_votes_no() {
     session.rollback_statement().unwrap_err();
     assert!(session.has_changes(), "V15: the host asks for a vote");
     let voted = session.prepare(b"vote");
-    assert!(matches!(voted, Err(Error::TransactionAborted { .. })), "{voted:?}");
+    assert!(
+        matches!(voted, Err(Error::TransactionAborted { .. })),
+        "{voted:?}"
+    );
     session.rollback().expect("a rollback");
     assert!(!session.has_changes(), "it has ended");
     scene.goes_on();

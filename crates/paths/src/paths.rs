@@ -300,10 +300,14 @@ fn range_short(scene: &mut Scene, operations: u32) -> Result<()> {
             scene.cursor.index_start(&mut scene.session, PRIMARY)?;
             let (low, high) = (first.to_le_bytes(), (first + SHORT - 1).to_le_bytes());
             scene.cursor.set_end(PRIMARY, Some((&high[..], 1, true)))?;
-            let mut found =
-                scene
-                    .cursor
-                    .seek(&mut scene.session, PRIMARY, &low, 1, Seek::OrNext, &mut scene.record)?;
+            let mut found = scene.cursor.seek(
+                &mut scene.session,
+                PRIMARY,
+                &low,
+                1,
+                Seek::OrNext,
+                &mut scene.record,
+            )?;
             while found {
                 found = scene
                     .cursor

@@ -144,7 +144,9 @@ impl WaitGraph {
         let mut before = waits.take_while(|(_, wait)| !wait.blockers.contains(&txn));
         holder.or_else(|| {
             let in_the_way = |wait: &Wait| resource.can_be_held() && !wait.mode.goes_with(mode);
-            before.find(|(_, wait)| in_the_way(wait)).map(|(member, _)| member)
+            before
+                .find(|(_, wait)| in_the_way(wait))
+                .map(|(member, _)| member)
         })
     }
 

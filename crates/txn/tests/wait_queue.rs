@@ -87,7 +87,11 @@ fn who_does_not_wait_is_told_whom_it_would_wait_for() {
     assert_eq!(would(&graph, 3, Exclusive, &[1]), Some(txn(1)), "the holder");
     assert_eq!(would(&graph, 3, Exclusive, &[]), Some(txn(2)), "who is before it");
     assert_eq!(would(&graph, 3, Shared, &[]), None, "the modes go together");
-    assert_eq!(would(&graph, 1, Exclusive, &[]), None, "who waits for it is behind it");
+    assert_eq!(
+        would(&graph, 1, Exclusive, &[]),
+        None,
+        "who waits for it is behind it"
+    );
     assert_eq!(graph.waiting().count(), 1);
     assert_eq!(graph.released(txn(1)), Wakes(vec![waiter]));
 }
