@@ -152,7 +152,8 @@ impl<'a> Walk<'a> {
 
     fn run(mut self, session: &mut Session, check: &mut Check<'_>) -> Result<Found> {
         // Rule FK29.
-        session.lock_table(self.parent, LockMode::Intent)?;
+        let locked = session.lock_table(self.parent, LockMode::Intent);
+        session.settle(locked)?;
         let mut probe = Cursor::new(self.parent);
         probe.bind(session, Bind::default())?;
         probe.index_start(session, self.parent_index)?;

@@ -250,7 +250,8 @@ impl Node {
         if self.outgoing.is_empty() {
             return Ok(());
         }
-        session.enter_table(self.host.table())?;
+        let entered = session.enter_table(self.host.table());
+        session.settle(entered)?;
         for parent in self
             .outgoing
             .iter_mut()
@@ -260,7 +261,8 @@ impl Node {
                 if !session.has_entered(&parent.table) {
                     fresh.push(Arc::clone(&parent.table));
                 }
-                session.lock_table(&parent.table, LockMode::Intent)?;
+                let locked = session.lock_table(&parent.table, LockMode::Intent);
+                session.settle(locked)?;
                 parent.entered = session.txn();
             }
         }

@@ -8,7 +8,7 @@ mod common {
 }
 
 use common::family::{Opened, Plan, User, database, encode, is_referenced, record, row};
-use pbxt::{Action, ConflictMode, Creation, Database, Renaming, Result};
+use pbxt::{Action, ConflictMode, Creation, Database, Error, Renaming, Result};
 use pbxt_base::RowId;
 use std::sync::Arc;
 
@@ -229,6 +229,44 @@ fn children_that_were_exchanged_while_their_parent_was_waited_for_are_minded() {
         user.check(&copied);
         user.check(&parent);
     }
+}
+
+#[test]
+fn who_closes_a_circle_at_the_lock_of_a_parent_is_rolled_back_whole() {
+    // T14, T15: the child stands behind the DDL, that behind the first transaction, and that behind the child's.
+    let (db, _disk) = database();
+    let _parent = parents(&db);
+    let children = Arc::new(Opened::create(&db, child(Restrict)));
+    let others = Arc::new(Opened::create(&db, Plan::new("d/o", 2)));
+    let mut user = User::new(&db, 1);
+    user.insert(&others, &row(&[1, 0])).expect("a row");
+    user.commit();
+    let waits = |count: usize| {
+        while db.list_lock_waits().lines.len() < count {
+            std::thread::yield_now();
+        }
+    };
+    let mut first = User::waiting(&db, 2, LONG_MILLIS).with_mode(ConflictMode::Wait);
+    first.insert(&children, &row(&[10, 1])).expect("a child");
+    let mut second = User::waiting(&db, 3, LONG_MILLIS);
+    second.update(&others, 1, &row(&[1, 5])).expect("changed");
+    let table = Arc::clone(&others);
+    let waiting = std::thread::spawn(move || {
+        let done = first.update(&table, 1, &row(&[1, 6]));
+        first.commit();
+        done
+    });
+    waits(1);
+    let altering = Arc::clone(&db);
+    let ddl = std::thread::spawn(move || altering.rename_table(None, "d/p", "d/q"));
+    waits(2);
+    let refused = second.insert(&children, &row(&[11, 2]));
+    assert!(matches!(refused, Err(Error::Deadlock { .. })), "{refused:?}");
+    let done = waiting.join().expect("it ends");
+    assert!(matches!(done, Ok(true)), "T14: {done:?}");
+    ddl.join().expect("it ends").expect("renamed");
+    second.rollback();
+    assert_eq!(user.rows(&others), [row(&[1, 6])]);
 }
 
 #[cfg(feature = "stop-points")]
