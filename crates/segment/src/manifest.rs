@@ -6,7 +6,8 @@
 //! Rules: F10 records are only appended, and each append is synced before it is relied on; when a file is half full, or
 //! was left torn, the facts go to the other file as a new generation, synced with its name, and only then the old file
 //! gets its last record, `Superseded`. So a file that is not superseded counts, whatever the other one looks like, and
-//! a superseded one never does. D9 a failed write or sync ends all appending. D34 what an opening reads may never have been
+//! a superseded one never does. What a new generation lacks before anything of it is synced, room, descriptors or memory,
+//! postpones it. D9 any other failed write or sync ends all appending. D34 what an opening reads may never have been
 //! synced: it is written again, as it stands there, before anything follows it.
 //! Latches and I/O: one latch, held across append and sync: manifest records are rare (one or two a segment).
 //! After a crash: an append in flight is there or not; whoever wanted it finds the fact again from the segments.
@@ -17,7 +18,7 @@ use crate::manifest_record::{Checkpoint, ManifestRecord, SealedSegment, frame};
 use crate::names::SegmentClass;
 use parking_lot::Mutex;
 use pbxt_base::{Error, Result, SegmentId, stop_point};
-use pbxt_io::{Disk, DiskFile, Poison, refuse_encrypted};
+use pbxt_io::{Disk, DiskFile, Poison, is_passing_want, refuse_encrypted};
 use std::sync::Arc;
 
 pub(crate) const NAMES: [&str; 2] = ["pbxt.manifest.a", "pbxt.manifest.b"];
@@ -70,16 +71,18 @@ impl Writer {
                 self.facts.apply(record);
                 Ok(())
             }
-            Err(error) => {
-                let reason = error.to_string();
-                self.failed = Some(reason.clone());
-                // `NoSpace` would promise that nothing has happened.
-                Err(if matches!(error, Error::NoSpace { .. }) {
-                    Error::Poisoned { reason }
-                } else {
-                    error
-                })
-            }
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// Ends all appending, and says how to tell why.
+    fn fail(&mut self, error: Error) -> Error {
+        let reason = self.failed.get_or_insert_with(|| error.to_string()).clone();
+        // These would promise that nothing has happened.
+        if matches!(error, Error::NoSpace { .. }) || is_passing_want(&error) {
+            Error::Poisoned { reason }
+        } else {
+            error
         }
     }
 }
@@ -94,6 +97,51 @@ pub struct Manifest {
 
 /// Bytes of the last record of a file that is full.
 const SUPERSEDED_BYTES: u64 = 8 + 1 + 8;
+
+/// A generation that was written and is not durable: it may be there after a crash or not.
+#[derive(Debug)]
+struct Begun {
+    facts: Facts,
+    generation: u64,
+    file: Arc<dyn DiskFile>,
+    end: u64,
+}
+
+impl Begun {
+    /// Writes the image. While this fails, the file is none that counts.
+    fn write(disk: &dyn Disk, facts: Facts, generation: u64) -> Result<Self> {
+        let name = name_of(generation);
+        if disk.exists(name)? {
+            disk.remove(name)?;
+        }
+        let bytes = encode_image(&facts, generation);
+        // Four times the image: half of the file, and so as much again as the image, can be appended before the next switch.
+        let capacity = (4 * bytes.len() as u64).next_power_of_two().max(FILE_BYTES_MIN);
+        let file = disk.create(name, capacity)?;
+        file.write_at(&bytes, 0)?;
+        Ok(Self {
+            facts,
+            generation,
+            file,
+            end: bytes.len() as u64,
+        })
+    }
+
+    /// Makes it durable. When this fails, it may count after a crash, and nothing may follow in the file before it.
+    fn sync(self, disk: &dyn Disk) -> Result<Writer> {
+        // Durable now: a whole generation under its name. Without it a crash could leave neither file readable.
+        self.file.sync_data()?;
+        disk.sync_dir()?;
+        Ok(Writer {
+            facts: self.facts,
+            generation: self.generation,
+            file: self.file,
+            end: self.end,
+            is_torn: false,
+            failed: None,
+        })
+    }
+}
 
 /// One file as it was found.
 #[derive(Debug)]
@@ -156,15 +204,7 @@ impl Manifest {
             created,
             ..Facts::default()
         };
-        let (file, end) = write_generation(&*disk, &facts, 1)?;
-        let writer = Writer {
-            facts,
-            generation: 1,
-            file,
-            end,
-            is_torn: false,
-            failed: None,
-        };
+        let writer = Begun::write(&*disk, facts, 1)?.sync(&*disk)?;
         Ok(Self {
             disk,
             writer: Mutex::new(writer),
@@ -206,7 +246,8 @@ impl Manifest {
         })
     }
 
-    /// Appends a fact; durable on return (rule F10). `NoSpace` leaves everything as it was; any other failure is final.
+    /// Appends a fact; durable on return (rule F10). `NoSpace`, and want of a descriptor or of memory, leave everything as it was;
+    /// any other failure is final.
     pub(crate) fn append(&self, record: ManifestRecord) -> Result<()> {
         let mut writer = self.writer.lock();
         let appended = self.append_with(&mut writer, record);
@@ -234,37 +275,28 @@ impl Manifest {
         if !writer.is_torn && end <= len / 2 {
             return writer.append(record);
         }
-        match self.switch(writer, record) {
-            // The second half of a file is kept for just this.
-            Err(Error::NoSpace { .. }) if !writer.is_torn && end + SUPERSEDED_BYTES <= len => {
-                writer.append(record)
-            }
-            Err(error @ Error::NoSpace { .. }) => Err(error),
-            Err(error) => {
-                writer.failed = Some(error.to_string());
-                Err(error)
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-
-    /// Writes the next generation, `record` included, to the other file.
-    fn switch(&self, writer: &mut Writer, record: ManifestRecord) -> Result<()> {
         let mut facts = writer.facts.clone();
         facts.apply(record);
-        let generation = writer.generation + 1;
-        let (file, end) = write_generation(&*self.disk, &facts, generation)?;
+        let switched = match Begun::write(&*self.disk, facts, writer.generation + 1) {
+            Err(error) if matches!(error, Error::NoSpace { .. }) || is_passing_want(&error) => {
+                // The second half of a file is kept for just this.
+                let is_kept = !writer.is_torn && end + SUPERSEDED_BYTES <= len;
+                return if is_kept { writer.append(record) } else { Err(error) };
+            }
+            begun => begun.and_then(|begun| self.switch(writer, begun)),
+        };
+        switched.map_err(|error| writer.fail(error))
+    }
+
+    /// Lets the next generation count.
+    fn switch(&self, writer: &mut Writer, begun: Begun) -> Result<()> {
+        let next = begun.sync(&*self.disk)?;
         stop_point!("manifest.before_supersede");
         // A torn append was never part of the file; this takes its place.
-        writer.append(ManifestRecord::Superseded { generation })?;
-        *writer = Writer {
-            facts,
-            generation,
-            file,
-            end,
-            is_torn: false,
-            failed: None,
-        };
+        writer.append(ManifestRecord::Superseded {
+            generation: next.generation,
+        })?;
+        *writer = next;
         Ok(())
     }
 
@@ -371,22 +403,6 @@ fn missing(disk: &dyn Disk, other: Found, successor: u64) -> Error {
 
 fn name_of(generation: u64) -> &'static str {
     NAMES[(generation % 2) as usize]
-}
-
-fn write_generation(disk: &dyn Disk, facts: &Facts, generation: u64) -> Result<(Arc<dyn DiskFile>, u64)> {
-    let name = name_of(generation);
-    if disk.exists(name)? {
-        disk.remove(name)?;
-    }
-    let bytes = encode_image(facts, generation);
-    // Four times the image: half of the file, and so as much again as the image, can be appended before the next switch.
-    let capacity = (4 * bytes.len() as u64).next_power_of_two().max(FILE_BYTES_MIN);
-    let file = disk.create(name, capacity)?;
-    file.write_at(&bytes, 0)?;
-    // Durable now: a whole generation under its name. Without it a crash could leave neither file readable.
-    file.sync_data()?;
-    disk.sync_dir()?;
-    Ok((file, bytes.len() as u64))
 }
 
 fn read(disk: &dyn Disk, index: u64, writable: bool) -> Result<Found> {

@@ -3,7 +3,9 @@
 use super::*;
 use crate::manifest_file::{decode, encode_image};
 use pbxt_base::Lsn;
+use pbxt_io::DiskLock;
 use pbxt_testkit::{Fault, SimDisk, Sweep};
+use std::io;
 
 fn sealed(id: u32) -> ManifestRecord {
     let (hash, end) = (u64::from(id) * 77, Lsn::new(u64::from(id) * 4096));
@@ -276,6 +278,125 @@ fn a_full_disk_postpones_the_switch_and_appending_goes_on() {
         (manifest.generation(), sealed_ids(&open(&disk).expect("opened"))),
         (2, vec![1, 3])
     );
+}
+
+/// What a medium lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Want {
+    Nothing,
+    /// Descriptors, for new files.
+    Descriptors,
+    /// Room, which it says when names are made durable.
+    RoomForNames,
+}
+
+#[derive(Debug)]
+struct Wanting {
+    medium: SimDisk,
+    want: Arc<Mutex<Want>>,
+}
+
+impl Disk for Wanting {
+    fn location(&self) -> String {
+        self.medium.location()
+    }
+
+    fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
+        if *self.want.lock() == Want::Descriptors {
+            return Err(Error::Io {
+                file: name.to_owned(),
+                op: "create",
+                // EMFILE.
+                source: io::Error::from_raw_os_error(24),
+            });
+        }
+        self.medium.create(name, preallocate)
+    }
+
+    fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>> {
+        self.medium.open(name, writable)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.medium.remove(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.medium.rename(from, to)
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.medium.exists(name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.medium.list()
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        if *self.want.lock() == Want::RoomForNames {
+            return Err(Error::NoSpace {
+                what: "the directory".into(),
+            });
+        }
+        self.medium.sync_dir()
+    }
+
+    fn lock(&self, name: &str) -> Result<DiskLock> {
+        self.medium.lock(name)
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        self.medium.free_bytes()
+    }
+}
+
+/// A manifest on a medium that lacks something from now on.
+fn in_want_of(medium: &SimDisk, lacking: Want) -> (Manifest, Arc<Mutex<Want>>) {
+    let want = Arc::new(Mutex::new(Want::Nothing));
+    let disk = Wanting {
+        medium: medium.clone(),
+        want: Arc::clone(&want),
+    };
+    let manifest = Manifest::create(Arc::new(disk), 42, Geometry::small(), 1000).expect("created");
+    *want.lock() = lacking;
+    (manifest, want)
+}
+
+#[test]
+fn want_of_descriptors_postpones_the_switch_and_appending_goes_on() {
+    let medium = SimDisk::new();
+    let (manifest, want) = in_want_of(&medium, Want::Descriptors);
+    let room = FILE_BYTES_MIN / 30;
+    let appended = (0..room)
+        .take_while(|_| manifest.append(sealed(1)).is_ok())
+        .count() as u64;
+    assert!(
+        appended > room * 9 / 10,
+        "the second half of the file is used: {appended} of {room}"
+    );
+    let error = manifest.append(sealed(2)).expect_err("no room and no descriptor");
+    assert!(is_passing_want(&error), "{error}");
+    *want.lock() = Want::Nothing;
+    manifest.append(sealed(3)).expect("descriptors are back");
+    assert_eq!(
+        (manifest.generation(), sealed_ids(&open(&medium).expect("opened"))),
+        (2, vec![1, 3])
+    );
+}
+
+#[test]
+fn want_of_room_when_the_next_generation_is_synced_is_final() {
+    let medium = SimDisk::new();
+    let (manifest, _) = in_want_of(&medium, Want::RoomForNames);
+    let records = (FILE_BYTES_MIN / 30) as usize;
+    let failed: Vec<Error> = std::iter::repeat_with(|| manifest.append(sealed(1)))
+        .take(records)
+        .filter_map(Result::err)
+        .collect();
+    assert!(failed.len() > records / 3, "nothing goes to the second half");
+    let is_poison = |error: &Error| matches!(error, Error::Poisoned { .. });
+    assert!(failed.iter().all(is_poison), "D9: a failed sync is never passing");
 }
 
 #[test]
