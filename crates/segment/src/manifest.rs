@@ -281,7 +281,11 @@ impl Manifest {
             Err(error) if matches!(error, Error::NoSpace { .. }) || is_passing_want(&error) => {
                 // The second half of a file is kept for just this.
                 let is_kept = !writer.is_torn && end + SUPERSEDED_BYTES <= len;
-                return if is_kept { writer.append(record) } else { Err(error) };
+                return if is_kept {
+                    writer.append(record)
+                } else {
+                    Err(error)
+                };
             }
             begun => begun.and_then(|begun| self.switch(writer, begun)),
         };
