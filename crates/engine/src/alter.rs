@@ -8,6 +8,7 @@
 //! Latches and I/O: the latch of DDL, held across the log flush.
 //! After a crash: all of it is there or nothing.
 
+use crate::blob_reclaim::can_be_large;
 use crate::catalog::CatalogOp;
 use crate::database::Database;
 use crate::ddl::{Redefined, follow};
@@ -432,7 +433,7 @@ impl Database {
         let Some(step) = step else { return };
         let mut columns = step.schema.columns().iter().enumerate();
         let goes = |column: usize| !step.origins.contains(&Origin::Column(column as u16));
-        if columns.any(|(number, column)| column.kind == ColumnKind::Var && goes(number)) {
+        if columns.any(|(number, column)| can_be_large(column.kind) && goes(number)) {
             self.suspect_values();
         }
     }

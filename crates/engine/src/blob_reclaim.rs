@@ -56,11 +56,16 @@ pub(crate) struct BlobAccounts {
     census: Mutex<CensusState>,
 }
 
-/// True if rows of the table can name large values. Those of a padded column are stored without their padding, so they are of any length,
-/// and leave a row that is too long as all others do.
+/// True if rows of the table can name large values.
 pub(crate) fn can_have_large(table: &Table) -> bool {
     let mut columns = table.schema().columns().iter();
-    columns.any(|column| matches!(column.kind, ColumnKind::Var | ColumnKind::Padded { .. }))
+    columns.any(|column| can_be_large(column.kind))
+}
+
+/// True if values of such a column can stand outside the row. Those of a padded one are stored without their padding, so they are of any
+/// length, and leave a row that is too long as all others do.
+pub(crate) fn can_be_large(kind: ColumnKind) -> bool {
+    matches!(kind, ColumnKind::Var | ColumnKind::Padded { .. })
 }
 
 /// The large values a payload names.

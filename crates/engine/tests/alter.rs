@@ -407,6 +407,31 @@ fn values_of_a_dropped_column_go() {
     }
 }
 
+#[test]
+fn values_of_a_dropped_padded_column_go() {
+    let mut shape = Shape::new();
+    shape.columns[2].kind = ColumnKind::Padded { len: 40, pad: b' ' };
+    let mut bench = Bench::new(shape);
+    enlarge(&mut bench, 0..20);
+    bench.fill(100..3300);
+    bench.settle();
+    bench.look();
+    let bytes = |bench: &Bench| -> u64 {
+        let segments = bench.db.blobs().segments().expect("a listing");
+        segments.iter().map(|(_, bytes)| bytes).sum()
+    };
+    assert!(bytes(&bench) > 0);
+    // A census has been taken by now, and no row changes.
+    bench.alter(|shape| {
+        shape.columns.retain(|column| column.label != 2);
+        shape.columns.push(text(3, true));
+    });
+    bench.settle();
+    bench.settle();
+    assert_eq!(bytes(&bench), 0, "AL14");
+    bench.look();
+}
+
 /// Values of another column are written where those of the dropped one were named.
 fn enlarge_other(bench: &mut Bench) {
     let id = *bench.rows.keys().next().expect("a row");

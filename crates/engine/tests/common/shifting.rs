@@ -314,6 +314,8 @@ pub(crate) fn row_of(shape: &Shape, id: u32, by: Option<u32>) -> Row {
                 let wide = u64::from(id).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
                 Cell::Bytes(wide[..len as usize].to_vec())
             }
+            // Odd, and so no padding.
+            (_, ColumnKind::Padded { len, .. }) => Cell::Bytes(vec![id as u8 | 1; usize::from(len)]),
             _ => {
                 // Bytes that no compressor makes fewer.
                 let byte = |at: u32| ((at + 1).wrapping_mul(id.wrapping_mul(0x9E37_79B1) | 1) >> 13) as u8;
