@@ -52,6 +52,8 @@ pub(crate) struct Search {
     asked: Vec<(RowId, BlobRef)>,
     /// Something was lacking that will be there before long.
     pub(crate) is_put_off: bool,
+    /// Rows could not be read, or have columns that their table did not have when the search began: what they name is not known.
+    has_missed: bool,
     scratch: Vec<u8>,
 }
 
@@ -111,8 +113,11 @@ impl Search {
         touched.is_some()
     }
 
-    /// Notes what no row has named, once all were asked.
+    /// Notes what no row has named, once all were asked; nothing if some could not be.
     fn settle(&self, nobodys: &mut Nobodys) {
+        if self.has_missed {
+            return;
+        }
         for (id, ranges) in self.doubts.0.iter().filter(|(id, _)| self.settled.contains(id)) {
             let unnamed = ranges
                 .iter()
@@ -159,6 +164,7 @@ impl Database {
             stage: Stage::Words(RowId::new(0)),
             asked: Vec::new(),
             is_put_off: false,
+            has_missed: false,
             scratch: Vec::new(),
         }
     }
@@ -181,7 +187,7 @@ impl Database {
         let (mut named, mut bytes) = (Vec::new(), 0);
         match &mut search.stage {
             Stage::Words(from) => {
-                let next = self.name_values_of_log(&table, *from, &mut named);
+                let next = self.name_values_of_log(&table, *from, &mut named, &mut search.has_missed);
                 search.stage = match next {
                     Some(next) => Stage::Words(next),
                     None => Stage::Slots(pieces_of(&table.base.shape())),
@@ -190,7 +196,7 @@ impl Database {
             Stage::Slots(pieces) => {
                 if let Some(piece) = pieces.pop() {
                     bytes = piece.stored_bytes();
-                    name_values_of_piece(&table, piece, &mut named);
+                    search.has_missed |= !name_values_of_piece(&table, piece, &mut named);
                 } else {
                     search.tables.pop();
                     search.stage = Stage::Words(RowId::new(0));
@@ -220,22 +226,25 @@ impl Database {
     }
 
     /// Values of some rows whose newest versions are in the log. Where to go on; none if those were the last ones. What cannot be read is
-    /// damage of another file.
+    /// damage of another file, and `has_missed` says that there was some.
     fn name_values_of_log(
         &self,
         table: &Table,
         from: RowId,
         named: &mut Vec<(RowId, BlobRef)>,
+        has_missed: &mut bool,
     ) -> Option<RowId> {
         let rows = table.map.rows_from(from).take(ROWS_AT_ONCE);
         let rows: Vec<RowId> = rows.map(|(row, _)| row).collect();
         let horizon = self.txns.horizon();
         for row in &rows {
             let guard = crossbeam_epoch::pin();
-            let _ = fate_of(self, table, *row, horizon, &guard, |version| {
-                let values = values_of(table, version).unwrap_or_default();
-                named.extend(values.into_iter().map(|value| (*row, value)));
+            let mut is_read = true;
+            let fate = fate_of(self, table, *row, horizon, &guard, |version| match values_of(table, version) {
+                Ok(values) => named.extend(values.into_iter().map(|value| (*row, value))),
+                Err(_) => is_read = false,
             });
+            *has_missed |= fate.is_err() || !is_read;
         }
         let last = rows.last().filter(|_| rows.len() == ROWS_AT_ONCE)?;
         Some(RowId::new(last.raw() + 1))
@@ -270,21 +279,25 @@ impl Database {
     }
 }
 
-/// Values that the slots of a piece name; those of slots that newer ones hide as well, unless they are known to be dead. What cannot be
-/// read is damage of another file.
-fn name_values_of_piece(table: &Table, piece: Arc<RowPiece>, named: &mut Vec<(RowId, BlobRef)>) {
+/// Values that the slots of a piece name; those of slots that newer ones hide as well, unless they are known to be dead. False if not all
+/// could be read: that is damage of another file.
+fn name_values_of_piece(table: &Table, piece: Arc<RowPiece>, named: &mut Vec<(RowId, BlobRef)>) -> bool {
     let Ok(mut reader) = SlotReader::new(table.versions(), vec![piece]) else {
-        return;
+        return false;
     };
+    let mut is_read = true;
     while let Some(row) = reader.row() {
         if let Some(payload) = reader.payload().filter(|payload| has_large(payload)) {
-            let values = large_values(table.schema(), payload).unwrap_or_default();
-            named.extend(values.into_iter().map(|value| (row, value)));
+            match large_values(table.schema(), payload) {
+                Ok(values) => named.extend(values.into_iter().map(|value| (row, value))),
+                Err(_) => is_read = false,
+            }
         }
         if reader.advance().is_err() {
-            return;
+            return false;
         }
     }
+    is_read
 }
 
 #[cfg(test)]
@@ -342,6 +355,7 @@ mod tests {
             stage: Stage::Words(RowId::new(0)),
             asked: Vec::new(),
             is_put_off: false,
+            has_missed: false,
             scratch: Vec::new(),
         };
         assert!(search.asks_for(&value(1, 12_296, 40)));

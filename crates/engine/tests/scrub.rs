@@ -221,6 +221,35 @@ fn bytes_of_no_value_that_a_row_names_are_no_damage() {
 }
 
 #[test]
+fn values_of_rows_that_could_not_be_read_are_asked_for_again() {
+    let bench = Scrubbed::new();
+    fill(&bench.db);
+    let values = bench.files("blob-")[0].clone();
+    bench
+        .disk
+        .flip_bit(&values, 4096 + 50, 3)
+        .expect("the file is there");
+    let flip_rows = || {
+        for piece in pieces(bench.db.store(), SegmentClass::Cold) {
+            let name = segment_name(SegmentClass::Cold, piece.id());
+            for section in piece.sections() {
+                let place = section.block_offset(0) + 14;
+                bench.disk.flip_bit(&name, place, 3).expect("the file is there");
+            }
+        }
+    };
+    flip_rows();
+    let told = bench.pass();
+    assert!(told[0].contains("damage in rows "), "{told:?}");
+    let names_value = |line: &String| line.contains("a large value of row 1 of table 't'");
+    assert!(!told.iter().any(names_value), "the row cannot be read: {told:?}");
+    // As after a copy of the files from a backup.
+    flip_rows();
+    let told = bench.pass();
+    assert!(told.iter().any(names_value), "SC5: {told:?}");
+}
+
+#[test]
 fn values_of_deleted_rows_and_the_room_they_gave_back_are_no_damage() {
     let bench = Scrubbed::new();
     let table = fill(&bench.db);
