@@ -240,9 +240,11 @@ impl Database {
         for row in &rows {
             let guard = crossbeam_epoch::pin();
             let mut is_read = true;
-            let fate = fate_of(self, table, *row, horizon, &guard, |version| match values_of(table, version) {
-                Ok(values) => named.extend(values.into_iter().map(|value| (*row, value))),
-                Err(_) => is_read = false,
+            let fate = fate_of(self, table, *row, horizon, &guard, |version| {
+                match values_of(table, version) {
+                    Ok(values) => named.extend(values.into_iter().map(|value| (*row, value))),
+                    Err(_) => is_read = false,
+                }
             });
             *has_missed |= fate.is_err() || !is_read;
         }

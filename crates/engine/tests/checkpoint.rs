@@ -307,7 +307,10 @@ fn numbers_of_a_table_come_back_from_a_checkpoint() {
         .reserve(bench.db.log(), table.id, 1, 1, 5)
         .expect("values");
     drop(table);
-    bench.db.flush().expect("A1: the mark of values that somebody saw is durable with them");
+    bench
+        .db
+        .flush()
+        .expect("A1: the mark of values that somebody saw is durable with them");
     bench.crash_reopen();
     let table = &bench.table.table;
     assert_eq!(table.info().rows, info.rows);
