@@ -92,6 +92,7 @@ def test_a_delete_by_a_covering_index_reads_no_row(own_server, level, reads):
     server = own_server("--pbxt-cache-size=16M")
     first = Session(server, None, "PBXT")
     first.ok("CREATE DATABASE d")
+    first.ok("USE d")
     first.ok("CREATE TABLE d.t (id INT PRIMARY KEY, k INT, pad VARBINARY(200), KEY k (k)) ENGINE=PBXT")
     first.ok(
         "INSERT INTO d.t SELECT seq, seq * 7919 MOD 600, CONCAT(UNHEX(SHA2(seq, 512)), UNHEX(SHA2(-seq, 512))) FROM seq_1_to_60000"
