@@ -128,7 +128,8 @@ int Session::end_statement() {
 
 int Session::prepare(bool all) {
   if (!is_whole_transaction(all)) return end_statement();
-  // One that the engine has rolled back has changes in this sense, and is refused: the server may not know of it yet.
+  // One that the engine has rolled back has changes in this sense, and is refused: the server may not know of
+  // it yet.
   if (!pbxt_session_has_changes(core_)) return 0;  // commit() says whether its reads fit
   uint8_t bytes[kXidBytesMax];
   XID xid;
