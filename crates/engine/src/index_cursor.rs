@@ -147,9 +147,8 @@ impl IndexScan {
     /// The row of the entry that comes next, if the scan is expected to go on to it.
     #[inline]
     fn row_ahead(&self) -> Option<RowId> {
-        let next = self.entries.peek()?;
-        let is_expected = !self.must_match || (!self.is_of_key && next.key().starts_with(&self.prefix));
-        is_expected.then(|| next.row())
+        let next = self.entries.peek().filter(|_| !self.must_match)?;
+        Some(next.row())
     }
 
     /// The block of a row that was looked for was not at hand (rule X55).
