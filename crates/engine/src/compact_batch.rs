@@ -203,7 +203,7 @@ impl CompactBatch {
 mod tests {
     use super::*;
     use crate::database::Options;
-    use crate::definition::{Compression, ConflictMode, TableDef};
+    use crate::definition::TableDef;
     use crate::keys::KeyChanges;
     use crate::session::Session;
     use crate::write::NewVersion;
@@ -227,24 +227,11 @@ mod tests {
         let number = ColumnKind::Fixed(4);
         let added = Origin::Constant(Some(vec![7; ADDED_BYTES]));
         TableDef {
-            id: TableId::new(0),
-            name: "t".to_owned(),
-            schema: schema(2, &[number, ColumnKind::Var]),
             older: vec![OlderSchema {
                 schema: schema(1, &[number]),
                 origins: vec![Origin::Column(0), added],
             }],
-            indexes: Vec::new(),
-            host_image: Vec::new(),
-            host_version: Vec::new(),
-            conflict_mode: ConflictMode::Default,
-            compression: Compression::Default,
-            encrypted: false,
-            temporary: false,
-            provisional: false,
-            host_record: None,
-            foreign_keys: Vec::new(),
-            created: 0,
+            ..TableDef::new("t", schema(2, &[number, ColumnKind::Var]), Vec::new())
         }
     }
 

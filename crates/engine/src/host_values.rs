@@ -86,10 +86,9 @@ impl BlobSink for RowValues {
 mod tests {
     use crate::cursor::Bind;
     use crate::database::{Database, Options};
-    use crate::definition::{Compression, ConflictMode, TableDef};
+    use crate::definition::TableDef;
     use crate::host::{HostCursor, HostTable};
     use crate::session::Session;
-    use pbxt_base::TableId;
     use pbxt_rows::{HostColumn, HostKind, HostLayout, HostRecord, NoWeigher};
     use pbxt_segment::Geometry;
     use pbxt_testkit::SimDisk;
@@ -120,23 +119,7 @@ mod tests {
     }
 
     fn table(db: &Arc<Database>) -> Arc<HostTable> {
-        let def = TableDef {
-            id: TableId::new(0),
-            name: "t".to_owned(),
-            schema: layout().schema(1).expect("one column"),
-            older: Vec::new(),
-            indexes: Vec::new(),
-            host_image: Vec::new(),
-            host_version: Vec::new(),
-            conflict_mode: ConflictMode::Default,
-            compression: Compression::Default,
-            encrypted: false,
-            temporary: false,
-            provisional: false,
-            host_record: None,
-            foreign_keys: Vec::new(),
-            created: 0,
-        };
+        let def = TableDef::new("t", layout().schema(1).expect("one column"), Vec::new());
         db.create_table(def, 1).expect("a new table");
         let host = HostTable::open(db, "t", layout(), &[], Arc::new(NoWeigher));
         Arc::new(host.expect("its own layout"))
