@@ -592,6 +592,9 @@ impl HostCursor {
         same: bool,
         record: &mut [u8],
     ) -> Result<bool> {
+        if forward && self.covering.is_some() && self.next_covered(same, record)? {
+            return Ok(true);
+        }
         let (cursor, fill) = self.filling(record);
         let found = cursor.index_move_showing(session, forward, same, fill)?;
         self.row = self.cursor.row();

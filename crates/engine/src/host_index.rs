@@ -8,6 +8,7 @@ use super::{HostCursor, HostTable};
 use crate::error::Result;
 use crate::index_cursor::IndexRange;
 use crate::session::Session;
+use pbxt_base::RowId;
 use pbxt_rows::{ColumnSet, HostRecord, KeyMaker, KeyPart, KeySpec};
 
 /// One index as the host sees it when it opens a table.
@@ -159,6 +160,33 @@ impl HostCursor {
         // Rule X52: who reads the newest version may be shown another one than the entry's.
         let covers = self.cursor.reads_snapshot() && wanted.is_subset(maker.restorable_columns());
         covers.then(|| (index, maker.parts_for(wanted)))
+    }
+
+    /// Fills `record` with the next entry, if it lies ready and nothing has to be asked (rule X56).
+    #[inline]
+    pub(super) fn next_covered(&mut self, same: bool, record: &mut [u8]) -> Result<bool> {
+        let Some((index, parts_used)) = self.covering else {
+            return Ok(false);
+        };
+        let (None, Some(maker)) = (self.judged, self.host.makers.get(index)) else {
+            return Ok(false);
+        };
+        let Some(entry) = self.cursor.next_of_strip(same) else {
+            return Ok(false);
+        };
+        if self.has_blobs {
+            self.values.begin(RowId::new(0));
+        }
+        maker.record_from_key(
+            entry,
+            parts_used,
+            &self.projection,
+            record,
+            &mut self.values,
+            &mut self.scratch,
+        )?;
+        self.row = self.cursor.row();
+        Ok(true)
     }
 
     /// The key of a record in an index.

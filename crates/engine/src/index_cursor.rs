@@ -5,7 +5,7 @@
 //! Rules: T11 of the visible events of one (key, row id) the greatest LSN decides, the entry wins at equal LSN. T22 where
 //! the row is locked first, its events are read again afterwards. X12 an entry found dead for everyone is marked so that
 //! later readers pass it without a look at the row. X16 entries that the host does not want are passed before anything of their
-//! row is read, locked or noted. X49 a search for one whole key knows that key only. AL20 an index that an ALTER has built answers for
+//! row is read, locked or noted. X49 a search for one whole key knows that key only. X56 lone entries are taken many at once. AL20 an index that an ALTER has built answers for
 //! snapshots since.
 //! Latches and I/O: none held between calls. Entries are immutable and live as long as the tree.
 
@@ -18,6 +18,7 @@ use crate::session::Session;
 use crate::table::{Index, Table};
 use crate::version::{Admission, RowVersion, Show};
 use crate::view::{View, read_version};
+use crossbeam_epoch::Guard;
 use pbxt_base::{Lsn, RowId, planted};
 use pbxt_index::{EntryMark, EntryView, IndexParts, MergedCursor, SeekPos, Sign};
 use pbxt_txn::{EventDecision, IndexEvent, KeyRange, Stamp, TxnStatus, Verdict, Viewer, decide_events};
@@ -25,12 +26,15 @@ use std::sync::Arc;
 
 #[path = "index_ahead.rs"]
 mod ahead;
+#[path = "index_lone.rs"]
+mod lone;
 #[path = "index_probe.rs"]
 mod probe;
 #[path = "index_ranges.rs"]
 mod ranges;
 #[path = "index_show.rs"]
 mod show;
+use lone::LoneWalk;
 pub(crate) use ranges::IndexRange;
 use ranges::ReadRanges;
 use show::SecondLook;
@@ -86,6 +90,7 @@ pub(crate) struct IndexScan {
     group_mark: Option<EntryMark>,
     events: Vec<IndexEvent>,
     second_look: SecondLook,
+    lone: LoneWalk,
     ahead: FetchAhead,
     ranges: ReadRanges,
     /// What of the index is noted as read (rule T30).
@@ -114,6 +119,7 @@ impl IndexScan {
         self.forward = forward;
         self.is_of_key = is_of_key;
         self.ended = false;
+        self.lone.reset();
         self.ahead.reset();
         match self.parts.take() {
             Some(parts) if index.is_unchanged(self.installs) => parts,
@@ -175,6 +181,7 @@ impl IndexScan {
         self.parts = None;
         self.entries.clear();
         self.second_look.let_go();
+        self.lone.reset();
         self.ahead.release();
         self.ranges.stop();
         self.ended = true;
@@ -189,6 +196,7 @@ impl Cursor {
         self.index.close_noted();
         self.index.change_to(number);
         self.index.ended = true;
+        self.index.lone.reset();
         self.index.end = None;
         self.index.must_match = false;
         self.index.ahead.expect(0);
@@ -218,6 +226,7 @@ impl Cursor {
     /// Entries beyond this border end forward moves.
     pub fn set_end(&mut self, end: Option<(&[u8], bool)>) {
         self.index.end = end.map(|(key, inclusive)| (key.to_vec(), inclusive));
+        self.index.lone.outdate();
         self.index.noted.is_outgrown = true;
     }
 
@@ -347,9 +356,13 @@ impl Cursor {
         if self.comes_back() && self.show_again(session, table, &mut show)? {
             return Ok(true);
         }
-        let is_outgrown =
-            (self.is_noting && self.index.noted.is_outgrown_by(same)) || (self.index.is_of_key && !same);
-        if is_outgrown || forward != self.index.forward || !self.index.ahead.is_waiting() {
+        let in_strip = self.index.lone.is_waiting() && self.goes_on_in_strip(forward, same, &show);
+        // Where entries of a strip are left, the cursor stands behind them.
+        let is_outgrown = (!in_strip && self.index.leave_strip())
+            || (self.is_noting && self.index.noted.is_outgrown_by(same))
+            || (self.index.is_of_key && !same);
+        let is_waiting = in_strip || self.index.ahead.is_waiting();
+        if is_outgrown || forward != self.index.forward || !is_waiting {
             self.renew(session, table, forward, is_outgrown)?;
         }
         self.index.must_match = same;
@@ -367,7 +380,10 @@ impl Cursor {
 
     /// Key of the row last shown.
     pub(crate) fn current_key(&self) -> &[u8] {
-        &self.index.current_key
+        self.index
+            .lone
+            .last()
+            .map_or(&self.index.current_key, |(key, _)| key)
     }
 
     /// Seeks again behind the row last shown, if the direction changes or the index has other parts by now.
@@ -433,6 +449,9 @@ impl Cursor {
                 return Ok(false);
             }
         }
+        if show.wants_key() && self.show_of_strips(session, index, &mut show)? {
+            return Ok(true);
+        }
         let reads_rows = !show.wants_key() && !show.is_choosy();
         while let Some(first) = self.index.entries.peek() {
             if is_beyond(&self.index, first.key()) {
@@ -494,6 +513,7 @@ impl Cursor {
         self.check_kill(session)?;
         show.key(&self.index.group_key, &self.index.group_unpack)?;
         self.note_shown(row);
+        self.index.lone.count();
         std::mem::swap(&mut self.index.current_key, &mut self.index.group_key);
         self.index.current_row = row;
         Ok(())
@@ -557,10 +577,15 @@ impl Cursor {
         if self.access != Access::Snapshot {
             return false;
         }
-        let guard = crossbeam_epoch::pin();
+        self.is_plain_in(row, &crossbeam_epoch::pin())
+    }
+
+    /// The same for a snapshot.
+    #[inline]
+    fn is_plain_in(&self, row: RowId, guard: &Guard) -> bool {
         let map = &self.table.map;
         // Rule B7: a settled deletion is in the set before the word, or its whole leaf, loses the tombstone.
-        if map.may_be_deleted(row, &guard) && map.load_in(row, &guard).is_tombstone() {
+        if map.may_be_deleted(row, guard) && map.load_in(row, guard).is_tombstone() {
             return false;
         }
         !self.table.gone.contains(row)

@@ -5,22 +5,23 @@
 //! Format / state:   one source for each part that has something beyond the position, kept in the order of their next
 //!                   entries. After a step only the first source moves, and it mostly stays first: one comparison, none if
 //!                   it is alone.
-//! Rules:            X1 (order), X8 (a seek is a cut, and so is a step that has to seek again), X33 (runs without a key), X34.
+//! Rules:            X1 (order), X8 (a seek is a cut, and so is a step that has to seek again), X33 (runs without a key), X34, X56 (strips).
 //! Latches and I/O:  none held between calls; it owns references to what it reads, so parts may be replaced meanwhile.
 
 use std::sync::Arc;
 
-use pbxt_base::Result;
+use pbxt_base::{Lsn, Result};
 use pbxt_segment::BlockCache;
 
 use crate::batch::Batch;
-use crate::entry::{EntryRef, EntryView};
+use crate::entry::{EntryRef, EntryView, Sign};
 use crate::entry_room::EntryRoom;
 use crate::filter::key_hash;
 use crate::parts::IndexParts;
 use crate::run::Run;
 use crate::run_cursor::RunCursor;
 use crate::seek::SeekPos;
+use crate::strip::Strip;
 use crate::tree::Tree;
 
 /// Entries of the first read of a tree; a seek by a whole unique key looks at one or two.
@@ -310,9 +311,16 @@ impl MergedCursor {
                 }
             }
         }
+        self.settle_first(number);
+        Ok(())
+    }
+
+    /// Puts the first source, which has moved, where it belongs.
+    #[inline]
+    fn settle_first(&mut self, number: usize) {
         let Some(entry) = self.head_of(number) else {
             self.order.remove(0);
-            return Ok(());
+            return;
         };
         self.order[0].1 = entry;
         let mut at = 0;
@@ -320,7 +328,32 @@ impl MergedCursor {
             self.order.swap(at, at + 1);
             at += 1;
         }
-        Ok(())
+    }
+
+    /// Copies up to `most` entries from the position on into `strip`, those that are lone: in front of all cuts, and the only events of
+    /// their key and row in all parts; and goes to the entry behind them (rule X56). Of a read forward. The strip is empty if the next
+    /// entry is no lone one, or if that would have to be looked for. The one at the position has to be the first of its pair.
+    pub fn take_lone(&mut self, cuts: [Option<SeekPos<'_>>; 2], most: usize, strip: &mut Strip) {
+        strip.clear();
+        let Some(&(number, _)) = self.order.first() else {
+            return;
+        };
+        let Source::Run(cursor) = &self.sources[number] else {
+            return;
+        };
+        // In front of every event of the pair that another part has next.
+        let pair_before = |(_, entry): &(usize, EntryView<'static>)| {
+            SeekPos::before(entry.key(), entry.row(), Lsn::new(0), Sign::Anti)
+        };
+        let [end, prefix] = cuts;
+        let count = cursor.count_lone(&[end, prefix, self.order.get(1).map(pair_before)]);
+        if count == 0 {
+            return;
+        }
+        if let Source::Run(cursor) = &mut self.sources[number] {
+            cursor.take_lone(count.min(most), strip);
+        }
+        self.settle_first(number);
     }
 
     /// Names the entry at the position for `mark_dead`.

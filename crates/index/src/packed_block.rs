@@ -8,6 +8,7 @@
 //! Rules:            X1, X38. Nothing but DEAD changes.
 //! Latches and I/O:  none. DEAD is a hint that dies with the cached block.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pbxt_base::codec::word_of;
@@ -16,6 +17,7 @@ use pbxt_base::{Lsn, RowId, TxnId};
 use crate::entry::{EntryView, NewEntry, Sign};
 use crate::entry_room::{Common, EntryRoom, Own, SPARE};
 use crate::seek::{SeekPos, Side, gallop, head_of};
+use crate::strip::Strip;
 use crate::sync::prefetch;
 
 /// One entry of so many has its word beside: the first eight bytes of its key's rest.
@@ -154,6 +156,20 @@ impl PackedBlock {
             unpack,
             is_dead,
         })
+    }
+
+    /// Copies entries into a strip.
+    pub(crate) fn copy_to(&self, entries: Range<usize>, strip: &mut Strip) {
+        strip.begin(
+            self.stamp,
+            entries.len(),
+            entries.len() * (self.prefix.len() + self.cell_bytes_max),
+        );
+        for index in entries {
+            let (at, tail, unpack) = self.cell(index);
+            let cell = &self.cells[at..at + usize::from(tail) + usize::from(unpack)];
+            strip.push(&self.prefix, cell, unpack, RowId::new(self.rows.get(index)));
+        }
     }
 
     /// True if entry `index` has exactly this key.

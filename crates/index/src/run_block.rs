@@ -119,6 +119,15 @@ impl RunBlock {
         }
     }
 
+    /// The block if all entries have one stamp and put rows under their keys: so there is one of a key and row (rule X38).
+    #[inline]
+    pub(crate) fn packed(&self) -> Option<&PackedBlock> {
+        match &self.form {
+            Form::Packed(block) => Some(block),
+            Form::Wide(_) => None,
+        }
+    }
+
     /// True if entry `index` has exactly this key.
     pub(crate) fn has_key(&self, index: usize, key: &[u8]) -> bool {
         match &self.form {

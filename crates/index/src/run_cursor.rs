@@ -5,7 +5,7 @@
 //! Format / state:   the present block, held by a reference of its own, the index of the entry in it, and a view of that entry, which
 //!                   lies in the block or in the cursor's room. No block: before the first seek, or beyond the end.
 //! Rules:            X8 a seek is a cut; what lies on the wanted side of it is met once, in order. X38 the view is given up before
-//!                   another entry is shown.
+//!                   another entry is shown. X56.
 //! Latches and I/O:  none held between calls. Scans of runs that would fill a quarter of the cache leave it as it is.
 
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use crate::entry_room::EntryRoom;
 use crate::run::{Run, RunPiece};
 use crate::run_block::RunBlock;
 use crate::seek::{SeekPos, Side};
+use crate::strip::Strip;
 
 /// Bytes of the first read of a scan in order, and of its later ones, each of which is twice the one before, at most; nobody
 /// else reads ahead, as blocks are read past the system's page cache.
@@ -216,6 +217,33 @@ impl RunCursor {
         }
         self.show();
         Ok(())
+    }
+
+    /// So many entries from the position on, in front of all cuts, are lone ones: only parts beyond the cuts may have other events of
+    /// their key and row (rule X56). 0 where that would have to be looked for.
+    pub(crate) fn count_lone(&self, cuts: &[Option<SeekPos<'_>>]) -> usize {
+        let Some(block) = self.held.as_ref().filter(|_| self.forward) else {
+            return 0;
+        };
+        let Some(packed) = block.packed().filter(|_| !block.has_dead()) else {
+            return 0;
+        };
+        // The last one's pair may go on in the next block.
+        let last = block.len() - 1;
+        let left_of = |cut: &SeekPos<'_>| packed.partition_point(cut);
+        let end = cuts.iter().flatten().map(left_of).fold(last, usize::min);
+        end.saturating_sub(self.at)
+    }
+
+    /// Copies so many of the lone entries from the position on, and goes to the entry behind them, which is in the same block.
+    pub(crate) fn take_lone(&mut self, count: usize, strip: &mut Strip) {
+        let Some(packed) = self.held.as_ref().and_then(|block| block.packed()) else {
+            return;
+        };
+        packed.copy_to(self.at..self.at + count, strip);
+        self.shown = None;
+        self.at += count;
+        self.show();
     }
 
     #[inline]

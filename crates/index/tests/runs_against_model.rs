@@ -9,6 +9,7 @@ use std::sync::Arc;
 use pbxt_base::{Lsn, RowId, TxnId};
 use pbxt_index::{
     Batch, EntryView, Fate, IndexParts, MergedCursor, Run, RunBuilder, RunCursor, RunPiece, SeekPos, Sign,
+    Strip,
 };
 use pbxt_segment::{BlockCache, Codec, PieceFile, PieceWriter, SegmentClass};
 use pbxt_testkit::SimDisk;
@@ -114,6 +115,29 @@ fn parts_of(events: Vec<Event>, seed: u64, kinds: u8) -> (Arc<IndexParts>, Vec<E
     (Arc::new(parts), model)
 }
 
+/// A run of settled events and two parts of others, and all their events in order.
+fn settled_and_other(settled: Vec<Event>, other: Vec<Event>) -> (Arc<IndexParts>, Vec<Event>) {
+    let settle = |event: Event| Event {
+        lsn: 0,
+        txn: 0,
+        sign: Sign::Entry,
+        ..event
+    };
+    let settled = sorted(settled.into_iter().map(settle).collect());
+    let mut other = sorted(other);
+    other.retain(|event| settled.iter().all(|has| has.name() != event.name()));
+    let dealt = deal(&other, 2, 1);
+    let store = store();
+    let parts = IndexParts {
+        active: tree_of(&dealt[0]),
+        frozen: Vec::new(),
+        runs: vec![run_of(&store, &settled), run_of(&store, &dealt[1])],
+    };
+    let mut model = [settled, other].concat();
+    model.sort();
+    (Arc::new(parts), model)
+}
+
 fn walk(cursor: &mut MergedCursor) -> Vec<Event> {
     let mut found = Vec::new();
     while let Some(entry) = cursor.peek() {
@@ -190,6 +214,45 @@ proptest! {
                 let Some(next) = next else { break };
                 at = next;
                 cursor.advance().expect("readable");
+            }
+        }
+    }
+
+    #[test]
+    fn lone_entries_are_alone(
+        settled in vec(event(), sizes(600)),
+        other in vec(event(), 0..12),
+        cuts in [cut(), cut()],
+        most in vec(1_usize..200, 1..20),
+    ) {
+        let (parts, model) = settled_and_other(settled, other);
+        let is_pair = |one: &Event, other: &Event| (&one.key, one.row) == (&other.key, other.row);
+        let mut cursor = MergedCursor::new();
+        cursor.seek(&parts, &cache(), &SeekPos::START, true).expect("readable");
+        let (mut strip, mut at) = (Strip::default(), 0);
+        for most in most.iter().cycle() {
+            prop_assert_eq!(cursor.peek().map(Event::of), model.get(at).cloned());
+            if at == model.len() {
+                break;
+            }
+            let begins = at.checked_sub(1).is_none_or(|before| !is_pair(&model[before], &model[at]));
+            strip.clear();
+            if begins {
+                cursor.take_lone([Some(cuts[0].pos()), Some(cuts[1].pos())], *most, &mut strip);
+            }
+            prop_assert!(strip.len() <= *most, "X56");
+            for number in 0..strip.len() {
+                let (key, unpack, row) = strip.get(number).expect("an entry");
+                let event = &model[at];
+                prop_assert_eq!((key, unpack, row.raw()), (&*event.key, &*event.unpack, event.row));
+                prop_assert_eq!(strip.stamp(), (TxnId::new(event.txn), Lsn::new(event.lsn)));
+                prop_assert!(cuts.iter().all(|cut| cut.is_left(event)), "X56: in front of the cuts");
+                at += 1;
+                prop_assert!(model.get(at).is_none_or(|next| !is_pair(event, next)), "X56: {event:?}");
+            }
+            if strip.is_empty() {
+                cursor.advance().expect("readable");
+                at += 1;
             }
         }
     }
