@@ -25,7 +25,7 @@ use crate::sealed_walk::SealedWalk;
 use crate::store_pieces::PieceIds;
 use parking_lot::{Mutex, RwLock};
 use pbxt_base::{Error, Lsn, Result, SegmentId, invariant, stop_point};
-use pbxt_io::{Disk, DiskFile, DiskLock, Poison};
+use pbxt_io::{Disk, DiskFile, DiskLock, Poison, is_passing_want};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -533,8 +533,10 @@ impl SegmentStore {
         let id = SegmentId::new(after_files).max(self.manifest.next_id(class));
         let file = self.disk.create(&segment_name(class, id), 0)?;
         let begun = self.begin_growing(class, id, &*file);
-        if let Err(Error::NoSpace { .. }) = begun {
-            // Nothing refers to it, and every further attempt would leave another one. After any other failure the
+        if let Err(error) = &begun
+            && (matches!(error, Error::NoSpace { .. }) || is_passing_want(error))
+        {
+            // F10: nothing refers to it, and every further attempt would leave another one. After any other failure the
             // manifest may name it, so it stays.
             let _ = self.disk.remove(&segment_name(class, id));
         }
