@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{mode, names};
-use pbxt_base::{Error, Result, SegmentId};
+use common::{begin, first_lsn, mode, names};
+use pbxt_base::{Error, Lsn, Result, SegmentId};
 use pbxt_io::{Disk, DiskFile, DiskLock, is_passing_want};
 use pbxt_segment::{BlobStore, SegmentClass, SegmentStore};
 use pbxt_testkit::SimDisk;
@@ -113,4 +113,31 @@ fn attempts_in_want_of_descriptors_leave_nothing_behind() {
     let mut value = Vec::new();
     blobs.read(&blob, &mut value).expect("readable");
     assert_eq!(value, [7; 100]);
+}
+
+#[test]
+fn the_log_goes_on_to_the_next_segment_without_a_new_descriptor() {
+    let medium = SimDisk::new();
+    let disk = Wanting::new(&medium);
+    let store = SegmentStore::open(disk.clone(), mode()).expect("created");
+    let file = begin(&store, 1).expect("begun");
+    file.write_at(&[1; 700], 4096).expect("written");
+    file.sync_data().expect("synced");
+    // So many that the store closes those that nobody uses; this one does not exist, which is found out afterwards.
+    for id in 2..=260 {
+        store.prepare(SegmentId::new(id)).expect("prepared");
+    }
+    let missing = store.file(SegmentClass::Blob, SegmentId::new(1));
+    missing.expect_err("no such file");
+    disk.refuse(Some("hot-"));
+    let end = Lsn::new(first_lsn(1).raw() + 4796);
+    store
+        .seal(SegmentId::new(1), end)
+        .expect("D10: what is being written is open");
+    let next = store.begin(SegmentId::new(2), SegmentId::new(1), end, 7, first_lsn(2));
+    next.expect("D10: what was prepared is open");
+    disk.refuse(None);
+    store
+        .verify_sealed(SegmentClass::Hot, SegmentId::new(1))
+        .expect("sealed as it was written");
 }
