@@ -16,7 +16,7 @@ use crate::footer::{FOOTER_BYTES, SegmentFooter};
 use crate::geometry::Geometry;
 use crate::hashing_file::{HashState, HashingFile, hash_of};
 use crate::header::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, is_as_before};
 use crate::manifest_file::Facts;
 use crate::manifest_record::{ManifestRecord, SealedSegment};
 use crate::names::{SegmentClass, parse_segment_name, segment_name};
@@ -25,7 +25,7 @@ use crate::sealed_walk::SealedWalk;
 use crate::store_pieces::PieceIds;
 use parking_lot::{Mutex, RwLock};
 use pbxt_base::{Error, Lsn, Result, SegmentId, invariant, stop_point};
-use pbxt_io::{Disk, DiskFile, DiskLock, Poison, is_passing_want};
+use pbxt_io::{Disk, DiskFile, DiskLock, Poison};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -568,9 +568,7 @@ impl SegmentStore {
         let id = SegmentId::new(after_files).max(self.manifest.next_id(class));
         let file = self.disk.create(&segment_name(class, id), 0)?;
         let begun = self.begin_growing(class, id, &*file);
-        if let Err(error) = &begun
-            && (matches!(error, Error::NoSpace { .. }) || is_passing_want(error))
-        {
+        if begun.as_ref().is_err_and(is_as_before) {
             // F10: nothing refers to it, and every further attempt would leave another one. After any other failure the
             // manifest may name it, so it stays.
             let _ = self.disk.remove(&segment_name(class, id));

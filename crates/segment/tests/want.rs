@@ -5,7 +5,7 @@ mod common;
 use common::{begin, first_lsn, mode, names};
 use pbxt_base::{Error, Lsn, Result, SegmentId};
 use pbxt_io::{Disk, DiskFile, DiskLock, is_passing_want};
-use pbxt_segment::{BlobStore, SegmentClass, SegmentStore};
+use pbxt_segment::{BlobStore, Checkpoint, Codec, PieceWriter, SegmentClass, SegmentStore};
 use pbxt_testkit::SimDisk;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -88,13 +88,56 @@ impl Disk for Wanting {
     }
 }
 
+/// An image as far as the store looks at it.
+fn image(store: &Arc<SegmentStore>) -> SegmentId {
+    let mut writer = PieceWriter::create(store, SegmentClass::Meta).expect("created");
+    writer.begin_section(0, 1);
+    writer
+        .push_block(b"", 1, b"an image", Codec::Plain)
+        .expect("written");
+    writer.end_section(b"", b"");
+    writer.finish().expect("finished")
+}
+
+#[test]
+fn an_image_goes_that_there_was_no_descriptor_to_name() {
+    let medium = SimDisk::new();
+    let disk = Wanting::new(&medium);
+    let store = Arc::new(SegmentStore::open(disk.clone(), mode()).expect("created"));
+    let note = |number: u64| {
+        store.note_checkpoint(Checkpoint {
+            image: image(&store),
+            start: Lsn::new(number * 8),
+            log_start: Lsn::new(0),
+        })
+    };
+    note(1).expect("noted");
+    disk.refuse(Some("pbxt.manifest."));
+    let failed = (2..10_000).find(|number| note(*number).is_err());
+    let failed = failed.expect("the manifest takes no further fact");
+    let counted = store.checkpoint().expect("the last one that was noted");
+    assert_eq!(counted.start, Lsn::new((failed - 1) * 8));
+    let before = names(&medium);
+    for _ in 0..3 {
+        let error = note(failed).expect_err("no descriptor");
+        assert!(is_passing_want(&error), "{error}");
+    }
+    assert_eq!(names(&medium), before, "F10: no image stays that nobody names");
+    disk.refuse(None);
+    note(failed).expect("descriptors are back");
+    drop(store);
+    let store = SegmentStore::open(disk.clone(), mode()).expect("opened");
+    let found = store.checkpoint().expect("the newest one");
+    assert_eq!(found.start, Lsn::new(failed * 8));
+}
+
 #[test]
 fn attempts_in_want_of_descriptors_leave_nothing_behind() {
     let medium = SimDisk::new();
     let disk = Wanting::new(&medium);
     let store = Arc::new(SegmentStore::open(disk.clone(), mode()).expect("created"));
     let blobs = BlobStore::open(Arc::clone(&store)).expect("large values");
-    disk.refuse(Some("manifest."));
+    disk.refuse(Some("pbxt.manifest."));
     // Facts of the size of the one that a new file needs, until none fits into the manifest any more. That there is no such file to
     // be removed is an error of another kind.
     let is_full = (0..10_000).any(|_| {
