@@ -81,7 +81,9 @@ impl Session {
         unclaimed: &RoaringTreemap,
     ) -> Result<Met> {
         let run = &loaded.runs[number];
-        let mut others = without_run(&table.indexes[number].parts(), run);
+        // Kept until the end: who forgets transactions asks whether somebody has it (rule S23).
+        let parts = table.indexes[number].parts();
+        let mut others = without_run(&parts, run);
         self.db.forget_dead_runs(&mut others);
         let others = Arc::new(others);
         if others.entries() == 0 {

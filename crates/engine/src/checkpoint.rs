@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::image::{ImageHead, ImageWriter, PreparedImage, RunImage, TableHead};
 use crate::row_shape::SETTLED;
 use crate::table::Table;
-use pbxt_base::{CommitTs, Error as StorageError, Lsn, SegmentId, planted, stop_point};
+use pbxt_base::{CommitTs, Lsn, SegmentId, planted, stop_point};
 use pbxt_index::{IndexParts, Tree};
 use pbxt_segment::{Checkpoint, SegmentClass};
 use pbxt_txlog::Space;
@@ -69,18 +69,11 @@ impl Database {
             self.remove_unnamed(&named)?;
         }
         let log_start = moment.floor.min(moment.start);
-        let noted = self.store.note_checkpoint(Checkpoint {
+        self.store.note_checkpoint(Checkpoint {
             image,
             start: moment.start,
             log_start,
-        });
-        if let Err(error) = noted {
-            if matches!(error, StorageError::NoSpace { .. }) {
-                // The manifest does not name it.
-                let _ = self.store.remove_piece(SegmentClass::Meta, image);
-            }
-            return Err(error.into());
-        }
+        })?;
         drop(job);
         self.maintenance.note_done(moment.start);
         self.upkeep.note_given_back(superseded);

@@ -8,10 +8,10 @@
 //! After a crash: as after a crash in one of them; nothing on disk says that there was such a call.
 
 use crate::database::Database;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pacing::Progress;
 use crate::row_merge_plan::Need;
-use pbxt_base::Lsn;
+use pbxt_base::{Error as StorageError, Lsn};
 use pbxt_txlog::Space;
 use std::sync::atomic::Ordering;
 
@@ -42,23 +42,24 @@ impl Database {
     pub fn compact(&self, mut goes_on: impl FnMut(&Compaction) -> bool) -> Result<bool> {
         // A checkpoint lets stamps of loads be settled, and what they kept be merged: nothing must be left to do behind it either.
         let mut is_behind = self.log.tail().raw() == self.upkeep.compacted_at.load(Ordering::Relaxed);
-        if !is_behind {
-            self.finish_segment()?;
-        }
         let counters = &self.upkeep.counters;
         let without_space = counters.steps_without_space.get();
+        if !is_behind {
+            // A disk that has no room for the next segment needs the rest all the more.
+            self.spare(self.finish_segment())?;
+        }
         let reads_max = counters.merge_bytes_read.get() + self.reads_of_compaction();
         let mut steps = 0;
         loop {
             self.housekeeping_step();
-            let made = self.maintenance_step(true)?;
+            let made = self.spare(self.maintenance_step(true))?.unwrap_or(false);
             let worked = self.upkeep_step_for(Need::Possible)? == Progress::Worked;
             let is_idle = !made && !worked;
             if is_idle && is_behind {
                 break;
             }
             if is_idle {
-                self.checkpoint_step()?;
+                self.spare(self.checkpoint_step())?;
             }
             is_behind = is_idle;
             steps += 1;
@@ -66,13 +67,27 @@ impl Database {
                 return Ok(false);
             }
             if counters.merge_bytes_read.get() > reads_max {
-                self.checkpoint_step()?;
+                self.spare(self.checkpoint_step())?;
                 break;
             }
         }
-        let tail = self.log.tail().raw();
-        self.upkeep.compacted_at.store(tail, Ordering::Relaxed);
-        Ok(counters.steps_without_space.get() == without_space)
+        let is_all = counters.steps_without_space.get() == without_space;
+        if is_all {
+            let tail = self.log.tail().raw();
+            self.upkeep.compacted_at.store(tail, Ordering::Relaxed);
+        }
+        Ok(is_all)
+    }
+
+    /// What a step says, or nothing if a full disk ended it.
+    fn spare<T>(&self, step: Result<T>) -> Result<Option<T>> {
+        match step {
+            Err(Error::Storage(StorageError::NoSpace { .. })) => {
+                self.upkeep.counters.steps_without_space.add(1);
+                Ok(None)
+            }
+            step => step.map(Some),
+        }
     }
 
     /// Bytes that its merges read at most.

@@ -3,13 +3,15 @@
 //! Why it exists: an aborted transaction, or one with void ranges, stays listed as long as a version or an index event of it
 //! can be met. Nobody keeps a list of those; they go when the log begins later and runs are rebuilt.
 //! Rules: S23 a transaction that had ended when the log's end was at `tail` is forgotten when the log starts at or beyond it,
-//! a checkpoint has begun at or beyond it (no tree has an event of it), and no run has a stamp in whose range it lies.
-//! Latches and I/O: its own, for a look at the names of all runs; no I/O.
+//! a checkpoint has begun at or beyond it (no tree has an event of it), and no run has a stamp in whose range it lies; and when nobody
+//! reads trees or runs any more that were superseded until then, for those may have one.
+//! Latches and I/O: its own, and each table's shape latch, for a look at the names of all runs; no I/O.
 //! After a crash: the image lists what was not forgotten when it was made.
 
 use crate::database::Database;
 use crate::error::Result;
 use crate::pacing::Progress;
+use crate::superseded::{Former, is_held};
 use pbxt_base::{Lsn, TxnId};
 
 /// Transactions to be forgotten.
@@ -20,6 +22,10 @@ pub(crate) struct Forgetter {
     tail: Lsn,
     /// Where the log started when there was a look for more.
     looked_at: Option<Lsn>,
+    /// Those of which nothing was left in the parts of a moment.
+    unnamed: Vec<TxnId>,
+    /// Superseded parts that somebody had at that moment.
+    former: Vec<Former>,
 }
 
 impl Database {
@@ -27,6 +33,9 @@ impl Database {
     pub fn forget_step(&self) -> Result<Progress> {
         self.poison.check()?;
         let mut forgetter = self.upkeep.forgetter.lock();
+        if !forgetter.unnamed.is_empty() {
+            return Ok(forgetter.forget(self));
+        }
         let start = self.log.start();
         if forgetter.noted.is_empty() {
             if forgetter.looked_at != Some(start) {
@@ -40,24 +49,27 @@ impl Database {
             return Ok(Progress::Idle);
         }
         forgetter.looked_at = Some(start);
-        let stamps = self.stamps_in_runs();
+        let mut former = Vec::new();
+        let stamps = self.stamps_in_runs(&mut former);
         let is_left = |txn: &TxnId| stamps.iter().any(|(least, most)| least <= txn && txn <= most);
-        let before = forgetter.noted.len();
-        forgetter
-            .noted
-            .retain(|txn| is_left(txn) || !self.txns.forget_traces(*txn));
-        let forgot = forgetter.noted.len() < before;
-        Ok(if forgot { Progress::Worked } else { Progress::Idle })
+        let noted = std::mem::take(&mut forgetter.noted);
+        (forgetter.noted, forgetter.unnamed) = noted.into_iter().partition(is_left);
+        forgetter.former = former;
+        Ok(forgetter.forget(self))
     }
 
-    /// Ranges of transactions whose stamps are in runs.
-    fn stamps_in_runs(&self) -> Vec<(TxnId, TxnId)> {
+    /// Ranges of transactions whose stamps are in runs. Adds the superseded parts of this moment that somebody reads.
+    fn stamps_in_runs(&self, former: &mut Vec<Former>) -> Vec<(TxnId, TxnId)> {
         let mut stamps = Vec::new();
         for table in self.catalog.tables() {
+            // Under the latch under which parts are exchanged: each is either asked for its stamps or noted as superseded.
+            let _shaping = table.shaping.lock();
+            table.base.held_shapes(former);
             let shape = table.base.shape();
             let tagged = shape.runs.iter().filter(|run| run.is_tagged());
             stamps.extend(tagged.map(|run| (run.stamp.txn, run.stamp.txn)));
             for index in &table.indexes {
+                index.held_parts(former);
                 stamps.extend(index.parts().runs.iter().filter_map(|run| run.stamped_txns()));
             }
         }
@@ -71,5 +83,20 @@ impl Forgetter {
         let ended = db.txns.exceptions_below(db.txns.next_id());
         self.noted = ended.into_iter().map(|(txn, _)| txn).collect();
         self.tail = db.log.tail();
+    }
+
+    /// Forgets those of which nothing is left, once nobody reads what may have had it.
+    fn forget(&mut self, db: &Database) -> Progress {
+        self.former.retain(is_held);
+        if !self.former.is_empty() {
+            return Progress::Idle;
+        }
+        let mut unnamed = std::mem::take(&mut self.unnamed);
+        let before = unnamed.len();
+        // Whoever has its slot yet is looked at again.
+        unnamed.retain(|txn| !db.txns.forget_traces(*txn));
+        let forgot = unnamed.len() < before;
+        self.noted.append(&mut unnamed);
+        if forgot { Progress::Worked } else { Progress::Idle }
     }
 }

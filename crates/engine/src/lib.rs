@@ -177,6 +177,7 @@ mod space;
 mod statistics;
 mod status;
 mod stored_values;
+mod superseded;
 mod table;
 mod table_scan;
 mod touched;

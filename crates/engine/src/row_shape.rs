@@ -11,6 +11,7 @@
 //! After a crash: the checkpoint image names all pieces; the log's tail names tagged ones that came later.
 
 use crate::error::{Error, Result};
+use crate::superseded::{Former, Superseded};
 use crate::version::BaseRow;
 use arc_swap::{ArcSwap, Guard};
 use pbxt_base::{Error as StorageError, Lsn, RowId, SegmentId, TxnId};
@@ -106,6 +107,8 @@ pub(crate) struct RowBase {
     shape: ArcSwap<RowShape>,
     /// Twice how often it was exchanged; odd while it is being so.
     installs: AtomicU64,
+    /// Those before, as long as somebody reads them.
+    superseded: Superseded,
 }
 
 /// What runs have of a row.
@@ -185,8 +188,14 @@ impl RowBase {
     /// Installs another shape (rule B1). The caller holds the table's shape latch.
     pub(crate) fn install(&self, shape: RowShape) {
         self.installs.fetch_add(1, Ordering::AcqRel);
-        self.shape.store(Arc::new(shape));
+        let before = self.shape.swap(Arc::new(shape));
         self.installs.fetch_add(1, Ordering::AcqRel);
+        self.superseded.note(&before);
+    }
+
+    /// Adds earlier shapes that somebody still reads (rule S23). The caller holds the table's shape latch.
+    pub(crate) fn held_shapes(&self, out: &mut Vec<Former>) {
+        self.superseded.held(out);
     }
 
     /// The stamp of the newest run that has a slot of the row. No I/O; the slot may say "deleted".

@@ -18,6 +18,7 @@ use crate::gone_sweep::Sweep;
 use crate::references::References;
 use crate::row_shape::{BlockSource, RowBase, Slot};
 use crate::statistics::KeyStatistics;
+use crate::superseded::{Former, Superseded};
 use crate::touched::Watchers;
 use crate::version::Found;
 use arc_swap::ArcSwap;
@@ -48,6 +49,8 @@ struct Entries {
     parts: ArcSwap<IndexParts>,
     /// Twice how often they were exchanged; odd while they are being so.
     installs: AtomicU64,
+    /// Those before, as long as somebody reads them.
+    superseded: Superseded,
     /// Bulk loads that published a run of this index (rule X15).
     loads: AtomicU64,
     /// Of an index that an ALTER has built, the oldest snapshot it answers for (rule AL20); 0: it answers for all.
@@ -434,8 +437,14 @@ impl Index {
     /// Exchanges the parts. The caller holds the table's shape latch (rule B5).
     pub(crate) fn install(&self, parts: IndexParts) {
         self.entries.installs.fetch_add(1, Ordering::AcqRel);
-        self.entries.parts.store(Arc::new(parts));
+        let before = self.entries.parts.swap(Arc::new(parts));
         self.entries.installs.fetch_add(1, Ordering::AcqRel);
+        self.entries.superseded.note(&before);
+    }
+
+    /// Adds earlier parts that somebody still reads (rule S23). The caller holds the table's shape latch.
+    pub(crate) fn held_parts(&self, out: &mut Vec<Former>) {
+        self.entries.superseded.held(out);
     }
 
     /// What an ALTER has built becomes the entries (rules AL18, AL20, AL23). Nobody else has the index yet; the caller holds the

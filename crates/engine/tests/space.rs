@@ -394,6 +394,37 @@ fn a_compaction_leaves_nothing_but_what_lives_in_the_oldest_runs() {
 }
 
 #[test]
+fn a_compaction_on_a_full_disk_does_what_it_can_and_is_no_error() {
+    let mut store = with_pieces(&[300]);
+    // Some room, but not for another segment.
+    store.disk.set_free_bytes(Some(geometry().hot_segment_bytes - 1));
+    let mut id = 1000;
+    let refused = loop {
+        match store.client.insert(&store.table, &Store::row(id)) {
+            Ok(_) => store.client.session.commit().expect("committed"),
+            Err(error) => break error,
+        }
+        id += 1;
+        assert!(id < 10_000, "the log ends somewhere");
+    };
+    assert!(refused.to_string().contains("no space"), "D10: {refused}");
+    store.client.session.rollback().expect("nothing to be undone");
+    let mut steps = 0;
+    let is_all = store.db.compact(|compaction| {
+        steps = compaction.steps;
+        true
+    });
+    assert!(
+        !is_all.expect("S55: want of space is no error"),
+        "S55: not all was done"
+    );
+    assert!(steps > 0, "S55: what can be done is tried");
+    store.disk.set_free_bytes(None);
+    assert!(store.db.compact(|_| true).expect("compacted"), "S55: now it is");
+    store.shows((0..300).chain(1000..id));
+}
+
+#[test]
 fn a_little_in_newer_runs_is_compacted_too_and_then_there_is_nothing_to_do() {
     let mut store = with_pieces(&[300, 200]);
     work(&store, true);

@@ -31,6 +31,8 @@ const DIRECTORY_MODE: u32 = 0o770;
 #[derive(Debug)]
 pub struct OsDisk {
     directory: PathBuf,
+    /// The directory itself, for its syncs: none of them fails for want of a descriptor, which would pass while a failed sync is final.
+    names: File,
     blocks: BlockReads,
     sectors: Arc<SectorWrites>,
 }
@@ -54,8 +56,11 @@ impl OsDisk {
                 why: "it is not a directory".into(),
             });
         }
+        let names =
+            File::open(directory).map_err(|source| failure(directory, "open the directory", source))?;
         Ok(Self {
             directory: directory.to_owned(),
+            names,
             blocks: BlockReads::new(DirectIo::Auto),
             sectors: SectorWrites::new(DirectIo::Auto),
         })
@@ -173,7 +178,7 @@ impl Disk for OsDisk {
     }
 
     fn sync_dir(&self) -> Result<()> {
-        sync_directory(&self.directory)
+        sync_names(&self.directory, &self.names)
     }
 
     fn lock(&self, name: &str) -> Result<DiskLock> {
@@ -374,6 +379,10 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
 
 fn sync_directory(path: &Path) -> Result<()> {
     let directory = File::open(path).map_err(|source| failure(path, "open", source))?;
+    sync_names(path, &directory)
+}
+
+fn sync_names(path: &Path, directory: &File) -> Result<()> {
     directory
         .sync_all()
         .map_err(|source| failure(path, "sync", source))

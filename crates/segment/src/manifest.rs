@@ -79,7 +79,7 @@ impl Writer {
     fn fail(&mut self, error: Error) -> Error {
         let reason = self.failed.get_or_insert_with(|| error.to_string()).clone();
         // These would promise that nothing has happened.
-        if matches!(error, Error::NoSpace { .. }) || is_passing_want(&error) {
+        if is_as_before(&error) {
             Error::Poisoned { reason }
         } else {
             error
@@ -93,6 +93,11 @@ pub struct Manifest {
     disk: Arc<dyn Disk>,
     writer: Mutex<Writer>,
     poison: Arc<Poison>,
+}
+
+/// True if the error of an append says that everything is as it was, and the fact is not in the manifest (rule F10).
+pub(crate) fn is_as_before(error: &Error) -> bool {
+    matches!(error, Error::NoSpace { .. }) || is_passing_want(error)
 }
 
 /// Bytes of the last record of a file that is full.
@@ -278,7 +283,7 @@ impl Manifest {
         let mut facts = writer.facts.clone();
         facts.apply(record);
         let switched = match Begun::write(&*self.disk, facts, writer.generation + 1) {
-            Err(error) if matches!(error, Error::NoSpace { .. }) || is_passing_want(&error) => {
+            Err(error) if is_as_before(&error) => {
                 // The second half of a file is kept for just this.
                 let is_kept = !writer.is_torn && end + SUPERSEDED_BYTES <= len;
                 return if is_kept {

@@ -16,7 +16,7 @@ use crate::footer::{FOOTER_BYTES, SegmentFooter};
 use crate::geometry::Geometry;
 use crate::hashing_file::{HashState, HashingFile, hash_of};
 use crate::header::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, is_as_before};
 use crate::manifest_file::Facts;
 use crate::manifest_record::{ManifestRecord, SealedSegment};
 use crate::names::{SegmentClass, parse_segment_name, segment_name};
@@ -62,6 +62,22 @@ pub enum StartState {
 
 type FileMap = HashMap<(SegmentClass, SegmentId), Arc<dyn DiskFile>>;
 
+/// A hot segment that nothing was written to.
+#[derive(Debug)]
+struct Prepared {
+    /// Open for the log.
+    log: Arc<dyn DiskFile>,
+    /// Open for its footer.
+    file: Arc<dyn DiskFile>,
+}
+
+/// A hot segment that is being written. D10: its file is kept open, as a failure to open it again would be a commit's.
+#[derive(Debug)]
+struct Unsealed {
+    file: Arc<dyn DiskFile>,
+    hash: Arc<Mutex<HashState>>,
+}
+
 /// The files of an open database.
 #[derive(Debug)]
 pub struct SegmentStore {
@@ -76,10 +92,10 @@ pub struct SegmentStore {
     files: RwLock<FileMap>,
     /// Held by the thread that prepares a segment.
     preparing: Mutex<()>,
-    /// Hot segments this life has prepared and not begun, open for the log.
-    prepared: Mutex<HashMap<SegmentId, Arc<dyn DiskFile>>>,
-    /// Hashes of the hot segments this life has begun and not sealed.
-    hashes: Mutex<HashMap<SegmentId, Arc<Mutex<HashState>>>>,
+    /// Hot segments this life has prepared and not begun.
+    prepared: Mutex<HashMap<SegmentId, Prepared>>,
+    /// Hot segments this life has begun and not sealed.
+    unsealed: Mutex<HashMap<SegmentId, Unsealed>>,
     _lock: DiskLock,
 }
 
@@ -106,7 +122,7 @@ impl SegmentStore {
             files: RwLock::default(),
             preparing: Mutex::default(),
             prepared: Mutex::default(),
-            hashes: Mutex::default(),
+            unsealed: Mutex::default(),
             _lock: lock,
         };
         store.check_files_are_there(&facts)?;
@@ -296,8 +312,10 @@ impl SegmentStore {
         self.disk.sync_dir()?;
         // Opened here, where a failure is the preparer's and not a commit's.
         let log = self.disk.open_log(&name)?;
-        self.files.write().insert((SegmentClass::Hot, id), file);
-        self.prepared.lock().insert(id, log);
+        self.files
+            .write()
+            .insert((SegmentClass::Hot, id), Arc::clone(&file));
+        self.prepared.lock().insert(id, Prepared { log, file });
         Ok(())
     }
 
@@ -323,12 +341,21 @@ impl SegmentStore {
         cut_checksum: u32,
         first_lsn: Lsn,
     ) -> Result<Arc<dyn DiskFile>> {
-        let file = self.prepared.lock().remove(&id);
+        let prepared = self.prepared.lock().remove(&id);
         invariant!(
-            file.is_some(),
+            prepared.is_some(),
             "D10: segment {id} is prepared once before it is begun"
         );
-        let file = file.map_or_else(|| self.file(SegmentClass::Hot, id), Ok)?;
+        let Prepared { log, file } = match prepared {
+            Some(prepared) => prepared,
+            None => {
+                let file = self.file(SegmentClass::Hot, id)?;
+                Prepared {
+                    log: Arc::clone(&file),
+                    file,
+                }
+            }
+        };
         let header = SegmentHeader {
             segment_bytes: self.geometry.hot_segment_bytes,
             chunk_bytes: self.geometry.chunk_bytes,
@@ -339,8 +366,12 @@ impl SegmentStore {
             ..self.plain_header(SegmentClass::Hot, id)
         };
         let hash = Arc::new(Mutex::new(HashState::default()));
-        self.hashes.lock().insert(id, Arc::clone(&hash));
-        let writer = Arc::new(HashingFile { file, hash });
+        let unsealed = Unsealed {
+            file,
+            hash: Arc::clone(&hash),
+        };
+        self.unsealed.lock().insert(id, unsealed);
+        let writer = Arc::new(HashingFile { file: log, hash });
         writer.write_at(&header.encode(), 0)?;
         // Durable now: the header. Without it the manifest would vouch for a segment that cannot be read.
         writer.sync_data()?;
@@ -388,11 +419,15 @@ impl SegmentStore {
     /// Seals a hot segment whose body up to `end` is durable: footer, then the manifest (rule F8).
     pub fn seal(&self, id: SegmentId, end: Lsn) -> Result<()> {
         stop_point!("segment.before_seal");
-        let file = self.file(SegmentClass::Hot, id)?;
         let footer_at = self.geometry.hot_segment_bytes - FOOTER_BYTES as u64;
-        let hash = match self.hashes.lock().remove(&id) {
-            Some(hash) => hash.lock().finish(footer_at),
-            None => hash_of(&*file, footer_at)?,
+        let unsealed = self.unsealed.lock().remove(&id);
+        let (file, hash) = match unsealed {
+            Some(Unsealed { file, hash }) => (file, hash.lock().finish(footer_at)),
+            None => {
+                let file = self.file(SegmentClass::Hot, id)?;
+                let hash = hash_of(&*file, footer_at)?;
+                (file, hash)
+            }
         };
         file.write_at(&SegmentFooter { id, hash, end }.encode(), footer_at)?;
         // Durable now: the footer. Without it the manifest would vouch for a segment that does not say the same.
@@ -533,8 +568,8 @@ impl SegmentStore {
         let id = SegmentId::new(after_files).max(self.manifest.next_id(class));
         let file = self.disk.create(&segment_name(class, id), 0)?;
         let begun = self.begin_growing(class, id, &*file);
-        if let Err(Error::NoSpace { .. }) = begun {
-            // Nothing refers to it, and every further attempt would leave another one. After any other failure the
+        if begun.as_ref().is_err_and(is_as_before) {
+            // F10: nothing refers to it, and every further attempt would leave another one. After any other failure the
             // manifest may name it, so it stays.
             let _ = self.disk.remove(&segment_name(class, id));
         }
@@ -555,7 +590,7 @@ impl SegmentStore {
     pub fn drop_segment(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
         self.manifest.append(ManifestRecord::Dropped { class, id })?;
         if class == SegmentClass::Hot {
-            self.hashes.lock().remove(&id);
+            self.unsealed.lock().remove(&id);
             self.prepared.lock().remove(&id);
         }
         self.remove_file(class, id)?;

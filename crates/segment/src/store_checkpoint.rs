@@ -8,6 +8,7 @@
 //! further word, and what a crash leaves of them goes at the next opening.
 //! Latches and I/O: the manifest's, for one append and one sync.
 
+use crate::manifest::is_as_before;
 use crate::manifest_record::{Checkpoint, ManifestRecord};
 use crate::names::SegmentClass;
 use crate::store::SegmentStore;
@@ -19,8 +20,9 @@ impl SegmentStore {
         self.manifest.checkpoint()
     }
 
-    /// Makes a checkpoint count whose image and pieces are durable; durable on return. A failure but `NoSpace` is final
-    /// (rule D9). Afterwards `list` leaves out hot segments below its log start; `drop_below_log` removes them.
+    /// Makes a checkpoint count whose image and pieces are durable; durable on return. A failure but `NoSpace` and want of a
+    /// descriptor or of memory is final (rule D9); after these the image is gone, as every further attempt would leave another
+    /// one (rule F10). Afterwards `list` leaves out hot segments below its log start; `drop_below_log` removes them.
     pub fn note_checkpoint(&self, checkpoint: Checkpoint) -> Result<()> {
         let before = self
             .checkpoint()
@@ -30,7 +32,11 @@ impl SegmentStore {
             "F15: the log's start only grows, and recovery starts in the log"
         );
         stop_point!("checkpoint.before_note");
-        self.manifest.append(ManifestRecord::Checkpoint(checkpoint))?;
+        let noted = self.manifest.append(ManifestRecord::Checkpoint(checkpoint));
+        if noted.as_ref().is_err_and(is_as_before) {
+            let _ = self.remove_piece(SegmentClass::Meta, checkpoint.image);
+        }
+        noted?;
         stop_point!("checkpoint.after_note");
         Ok(())
     }

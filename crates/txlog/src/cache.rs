@@ -236,19 +236,30 @@ impl Core {
         let Some(end) = end else {
             return Err(self.no_record_at(body, "a place the log does not reach"));
         };
-        let segment = self.layout.segment_of(start);
         let mut buffer = self.pool.take();
         let image = &mut buffer.whole_mut()[(body - start) as usize..(end - start) as usize];
-        self.files
-            .open(segment)?
-            .read_at(image, self.layout.file_offset(body))?;
-        let readable_end = self.verify_chunk(body, image)?;
+        let readable_end = match self.read_verified(body, image) {
+            Ok(readable_end) => readable_end,
+            Err(error) => {
+                // Damaged places are read again and again.
+                self.pool.give_back(buffer);
+                return Err(error);
+            }
+        };
         let chunk = self.install_loaded(
             number,
             Chunk::loaded(start, readable_end, buffer, &self.pool),
             guard,
         );
         Ok(chunk)
+    }
+
+    /// Reads a chunk's image that starts at LSN `body`. Returns the LSN behind the last record.
+    fn read_verified(&self, body: u64, image: &mut [u8]) -> Result<u64> {
+        self.files
+            .open(self.layout.segment_of(body))?
+            .read_at(image, self.layout.file_offset(body))?;
+        self.verify_chunk(body, image)
     }
 
     fn install_loaded<'g>(&self, number: u64, chunk: Chunk, guard: &'g Guard) -> &'g Chunk {

@@ -160,7 +160,8 @@ impl BufferPool {
         }
     }
 
-    fn give_back(&self, buffer: Buffer) {
+    /// Takes back a buffer of a chunk that is dropped, or was never made.
+    pub(crate) fn give_back(&self, buffer: Buffer) {
         let mut free = self.free.lock();
         if free.len() < POOL_COUNT_MAX {
             free.push(buffer);

@@ -167,6 +167,41 @@ fn a_flipped_bit_is_reported_when_its_chunk_is_loaded() {
 }
 
 #[test]
+fn a_chunk_that_cannot_be_loaded_keeps_no_memory() {
+    let disk = SimDisk::new();
+    let options = LogOptions {
+        cache_bytes: 64 << 10,
+        ..by_hand()
+    };
+    let fixture = Fixture::open_with(Arc::new(disk.clone()), Geometry::small(), options).expect("opens");
+    let mut places = Vec::new();
+    for number in 0..600 {
+        places.push(write_row(&fixture.log, number, 400).expect("space").0);
+    }
+    fixture.log.flush_step().expect("flushes");
+    disk.flip_bit(&file_of(places[3]), places[3].raw() % SEGMENT + 90, 5)
+        .expect("there");
+    let fail = || {
+        let guard = crossbeam_epoch::pin();
+        let read = fixture.log.read(places[3], &guard);
+        assert!(
+            matches!(read, Err(Error::Corrupt { .. })),
+            "the chunk does not verify"
+        );
+    };
+    fail();
+    let before = fixture.log.stats().buffer_bytes;
+    for _ in 0..50 {
+        fail();
+    }
+    assert!(
+        fixture.log.stats().buffer_bytes <= before,
+        "D12: {before} bytes of buffers before: {:?}",
+        fixture.log.stats()
+    );
+}
+
+#[test]
 fn evicted_chunks_are_read_back_and_verified() {
     let (disk, places) = killed_after(150, 900);
     let options = LogOptions {
