@@ -8,6 +8,7 @@
  * transaction that the server commits at the end of the copy.
  */
 #include "alteration.h"
+#include "definition_files.h"
 #include "error_map.h"
 #include "foreign_keys_ddl.h"
 #include "ha_pbxt.h"
@@ -63,6 +64,35 @@ AlterContext* context_of(inplace_alter_handler_ctx* context) {
   return static_cast<AlterContext*>(context);
 }
 
+int collect_name(void* names, const char* name, size_t length) noexcept {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name, length);
+  return 0;
+}
+
+/* Of the parts of a table the server takes the least answer, and a refusal is the greatest of all: so each part
+ * answers for every one of them. One that was exchanged may have other indexes than they (rule X47). */
+pbxt_status check_all_parts(const std::string& name, Definition* definition, const pbxt_alteration* change,
+                            int* adds_indexes) {
+  std::vector<std::string> names;
+  size_t part = name.find(kPartition, name.rfind('/'));
+  if (part == std::string::npos) {
+    names.push_back(name);
+  } else {
+    std::string prefix = name.substr(0, part) + kPartition;
+    pbxt_status status = pbxt_table_list(db, prefix.data(), prefix.size(), collect_name, &names);
+    if (status != PBXT_OK) return status;
+  }
+  for (const std::string& each : names) {
+    definition->def.name = each.c_str();
+    definition->def.name_len = each.size();
+    int adds = 0;
+    pbxt_status status = pbxt_table_check_alter(db, &definition->def, change, &adds);
+    if (status != PBXT_OK) return status;
+    *adds_indexes |= adds;
+  }
+  return PBXT_OK;
+}
+
 void report_build(void* thd, uint64_t done, uint64_t total) {
   thd_progress_report(static_cast<THD*>(thd), done, total);
 }
@@ -109,7 +139,7 @@ enum_alter_inplace_result ha_pbxt::check_if_supported_inplace_alter(TABLE* alter
   TableForeignKeys foreign_keys;
   foreign_keys.for_question(ha_thd(), name_.c_str(), altered, info->alter_info, &definition);
   int adds_indexes = 0;
-  if (pbxt_table_check_alter(db, &definition.def, &alteration.change, &adds_indexes) != PBXT_OK) {
+  if (check_all_parts(name_, &definition, &alteration.change, &adds_indexes) != PBXT_OK) {
     info->unsupported_reason = thd_strdup(ha_thd(), pbxt_error_text());
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }

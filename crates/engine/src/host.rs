@@ -616,7 +616,8 @@ impl HostCursor {
     /// Inserts the record.
     pub fn insert(&mut self, session: &mut Session, record: HostRecord<'_>) -> Result<()> {
         if self.foreign.checks {
-            self.check_references(session, None, record)?;
+            let checked = self.check_references(session, None, record);
+            self.prefer_duplicate(session, record, checked)?;
         }
         self.host.insert_keys(record, &mut self.keys)?;
         self.host.encode(session, record, &[], &mut self.payload)?;
