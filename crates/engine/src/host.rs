@@ -473,6 +473,7 @@ impl HostCursor {
     /// Leaves the transaction. Position and the values of the row last read stay.
     pub fn unbind(&mut self) {
         self.cursor.try_semi_consistent(false);
+        self.cursor.suspend();
         self.cursor.count_shown(&self.host.db);
     }
 

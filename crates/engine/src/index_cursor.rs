@@ -80,6 +80,8 @@ pub(crate) struct IndexScan {
     group_row: RowId,
     /// The entries read ahead are older than the row last visited.
     is_stale: bool,
+    /// They are of a statement before: who goes on seeks again.
+    pub(crate) is_outdated: bool,
     /// Unpack information of the entry that decides.
     group_unpack: Vec<u8>,
     /// The group's first entry.
@@ -114,6 +116,7 @@ impl IndexScan {
         self.forward = forward;
         self.is_of_key = is_of_key;
         self.ended = false;
+        self.is_outdated = false;
         self.ahead.reset();
         match self.parts.take() {
             Some(parts) if index.is_unchanged(self.installs) => parts,
@@ -331,6 +334,7 @@ impl Cursor {
         same: bool,
         show: impl Show,
     ) -> Result<bool> {
+        self.resume_index(session)?;
         let table = self.borrow_table();
         let found = self.move_in(session, &table, (forward, same), show);
         self.give_back(table);
@@ -347,8 +351,9 @@ impl Cursor {
         if self.comes_back() && self.show_again(session, table, &mut show)? {
             return Ok(true);
         }
-        let is_outgrown =
-            (self.is_noting && self.index.noted.is_outgrown_by(same)) || (self.index.is_of_key && !same);
+        let is_outgrown = (self.is_noting && self.index.noted.is_outgrown_by(same))
+            || (self.index.is_of_key && !same)
+            || self.index.is_outdated;
         if is_outgrown || forward != self.index.forward || !self.index.ahead.is_waiting() {
             self.renew(session, table, forward, is_outgrown)?;
         }
