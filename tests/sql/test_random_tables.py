@@ -3,7 +3,8 @@
 Where test_random.py has one table and many statements, this has many tables: keys over prefixes, descending, over computed columns, UNIQUE
 over whole long values. The statements are made from a seed, and a failure prints it with the command that replays it. What SQL leaves open is not
 asked: which of several rows in the way ON DUPLICATE KEY UPDATE changes, what comes first without ORDER BY, which row an error names.
-Nor is what the oracle answers wrongly itself: a sort by computed columns, ORDER BY ... LIMIT of rows that are copied into their own table.
+Nor is what the server or the oracle answers wrongly itself: a sort by computed columns, ORDER BY ... LIMIT of rows that are copied into
+their own table, ranges by a prefix of texts whose collation compares capitals last.
 """
 
 import random
@@ -16,7 +17,7 @@ STATEMENTS = 110
 INTEGERS = {"TINYINT": 127, "SMALLINT": 32767, "MEDIUMINT": 2**23 - 1, "INT": 2**31 - 1, "BIGINT": 2**63 - 1}
 COLLATIONS = [
     "utf8mb4_general_ci", "utf8mb4_bin", "utf8mb4_unicode_ci", "utf8mb4_nopad_bin", "utf8mb4_unicode_520_nopad_ci", "utf8mb4_swedish_ci",
-    "utf8mb3_czech_ci", "latin1_swedish_ci", "latin1_german2_ci", "latin2_czech_cs", "ucs2_general_ci", "utf16_bin", "sjis_japanese_ci", "tis620_thai_ci",
+    "utf8mb3_czech_ci", "latin1_swedish_ci", "latin1_german2_ci", "ucs2_general_ci", "utf16_bin", "sjis_japanese_ci", "tis620_thai_ci",
 ]  # fmt: skip
 WORDS = ["''", "'a'", "'A'", "'ab'", "'Ab'", "'b '", "'b'", "' '", "'zz'", "'aa'", "'ss'", "'abcdefghij'", "REPEAT('q', 30)", "REPEAT('a ', 12)", "'10'", "'9'"]
 LETTERS = ["'ß'", "'ä'", "'Ä'", "'é'", "'æ'", "'ch'", "'ı'", "'ñ'", "'漢'"]
