@@ -66,6 +66,9 @@ handler::Table_flags ha_pbxt::table_flags() const {
                       HA_CAN_TABLE_CONDITION_PUSHDOWN | HA_HAS_RECORDS | HA_PRIMARY_KEY_IN_READ_INDEX |
                       HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
   if (skips_rows_it_cannot_change()) flags &= ~HA_CHECK_UNIQUE_AFTER_WRITE;
+  // What the server compares is told before or after all that the engine compares, whatever the order of the
+  // keys: REPLACE may not take any for the last one.
+  if (table_share && has_checked_keys()) flags |= HA_DUPLICATE_KEY_NOT_IN_ORDER;
   return flags;
 }
 

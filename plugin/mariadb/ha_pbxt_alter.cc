@@ -8,6 +8,7 @@
  * transaction that the server commits at the end of the copy.
  */
 #include "alteration.h"
+#include "definition_files.h"
 #include "error_map.h"
 #include "foreign_keys_ddl.h"
 #include "ha_pbxt.h"
@@ -63,6 +64,55 @@ AlterContext* context_of(inplace_alter_handler_ctx* context) {
   return static_cast<AlterContext*>(context);
 }
 
+int collect_name(void* names, const char* name, size_t length) noexcept {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name, length);
+  return 0;
+}
+
+/* What the parts of a table have answered to one question of one statement. */
+struct PartsAnswer {
+  query_id_t query = 0;
+  const Alter_inplace_info* question = nullptr;
+  pbxt_status status = PBXT_OK;
+  int adds_indexes = 0;
+  std::string why;
+};
+
+/* Of the parts of a table the server takes the least answer, and a refusal is the greatest of all: so each
+ * part answers for every one of them. One that was exchanged may have other indexes than they (rule X47). */
+pbxt_status ask_all_parts(const std::string& prefix, Definition* definition, const pbxt_alteration* change,
+                          int* adds_indexes) {
+  std::vector<std::string> names;
+  pbxt_status status = pbxt_table_list(db, prefix.data(), prefix.size(), collect_name, &names);
+  for (size_t i = 0; i < names.size() && status == PBXT_OK; i++) {
+    definition->def.name = names[i].c_str();
+    definition->def.name_len = names[i].size();
+    int adds = 0;
+    status = pbxt_table_check_alter(db, &definition->def, change, &adds);
+    *adds_indexes |= adds;
+  }
+  return status;
+}
+
+/* Whether the table, with all of its parts if it has some, can be altered so; if not, why. The server asks
+ * each of thousands of parts: the first one asks all, the others are told the same. */
+PartsAnswer check_alter(THD* thd, const Alter_inplace_info* question, const std::string& name,
+                        Definition* definition, const pbxt_alteration* change) {
+  static thread_local PartsAnswer last;
+  size_t part = name.find(kPartition, name.rfind('/'));
+  bool is_part = part != std::string::npos;
+  if (is_part && last.query == thd->query_id && last.question == question) return last;
+  PartsAnswer answer;
+  answer.query = thd->query_id;
+  answer.question = question;
+  answer.status =
+      is_part ? ask_all_parts(name.substr(0, part) + kPartition, definition, change, &answer.adds_indexes)
+              : pbxt_table_check_alter(db, &definition->def, change, &answer.adds_indexes);
+  if (answer.status != PBXT_OK) answer.why = pbxt_error_text();
+  if (is_part) last = answer;
+  return answer;
+}
+
 void report_build(void* thd, uint64_t done, uint64_t total) {
   thd_progress_report(static_cast<THD*>(thd), done, total);
 }
@@ -108,12 +158,12 @@ enum_alter_inplace_result ha_pbxt::check_if_supported_inplace_alter(TABLE* alter
   definition.def.temporary = table->s->tmp_table != NO_TMP_TABLE;
   TableForeignKeys foreign_keys;
   foreign_keys.for_question(ha_thd(), name_.c_str(), altered, info->alter_info, &definition);
-  int adds_indexes = 0;
-  if (pbxt_table_check_alter(db, &definition.def, &alteration.change, &adds_indexes) != PBXT_OK) {
-    info->unsupported_reason = thd_strdup(ha_thd(), pbxt_error_text());
+  PartsAnswer answer = check_alter(ha_thd(), info, name_, &definition, &alteration.change);
+  if (answer.status != PBXT_OK) {
+    info->unsupported_reason = thd_strdup(ha_thd(), answer.why.c_str());
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
-  if (!adds_indexes) return HA_ALTER_INPLACE_INSTANT;
+  if (!answer.adds_indexes) return HA_ALTER_INPLACE_INSTANT;
   if (info->ignore) {
     info->unsupported_reason = "PBXT leaves out no rows with IGNORE: the table must be copied";
     return HA_ALTER_INPLACE_NOT_SUPPORTED;

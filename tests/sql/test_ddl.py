@@ -164,6 +164,34 @@ def test_exchange_partition_swaps_rows(twin):
         twin.same_table(name)
 
 
+@pytest.mark.parametrize(
+    "low, came",
+    [(50, "EXCHANGE PARTITION p0 WITH TABLE s"), (150, "EXCHANGE PARTITION p1 WITH TABLE s"), (250, "CONVERT TABLE s TO PARTITION p2 VALUES LESS THAN (300)")],
+)
+@pytest.mark.parametrize(
+    "change",
+    ["ADD COLUMN w INT DEFAULT 4 FIRST", "ADD KEY (n, v)", "RENAME COLUMN v TO vv", "ALTER v SET DEFAULT 'd'", "COMMENT 'c'", "DROP KEY v, ADD KEY v (v)"],
+)
+def test_a_table_is_altered_after_another_one_became_its_partition(twin, low, came, change):
+    """Indexes of tables have the columns of the primary key behind their own, those of partitions have not (rule X47)."""
+    columns = "n INT NOT NULL, k INT NOT NULL, v VARCHAR(10), PRIMARY KEY (n, k), KEY v (v)"
+    twin.ok(
+        f"CREATE TABLE t ({columns}) ENGINE={{engine}} PARTITION BY RANGE (k) (PARTITION p0 VALUES LESS THAN (100), PARTITION p1 VALUES LESS THAN (200))"
+    )
+    twin.ok(f"CREATE TABLE s ({columns}) ENGINE={{engine}}")
+    twin.ok("INSERT INTO t SELECT seq, seq, CONCAT('t', seq) FROM seq_90_to_110")
+    twin.ok(f"INSERT INTO s SELECT seq, seq, CONCAT('s', seq MOD 5) FROM seq_{low}_to_{low + 9}")
+    twin.ok(f"ALTER TABLE t {came}")
+    twin.same_table("t")
+    for side in (twin.under_test, twin.oracle):
+        side.ok(f"ALTER TABLE t {change}")
+    twin.same_table("t")
+    twin.same("SELECT n FROM t FORCE INDEX (v) WHERE k > 0 AND n > 60")
+    twin.ok("INSERT INTO t (n, k) VALUES (60, 60)")
+    twin.same_table("t")
+    assert twin.under_test.rows("CHECK TABLE t EXTENDED")[-1][3] == "OK"
+
+
 def test_generated_columns_stored_and_virtual_with_keys(twin):
     twin.ok(
         "CREATE TABLE t (n INT PRIMARY KEY, v INT, s INT GENERATED ALWAYS AS (v * 2) STORED, w INT GENERATED ALWAYS AS (v % 10) VIRTUAL,"

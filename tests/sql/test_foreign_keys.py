@@ -510,3 +510,31 @@ def test_actions_leave_keys_that_the_server_checks_right(twin, key, clause):
     twin.run("INSERT INTO c (id, p, w) VALUES (4, 9, 'a')")
     twin.run("INSERT INTO c (id, p, w) VALUES (5, NULL, 'a')")
     both(twin)
+
+
+def test_a_row_that_is_there_already_is_updated_whatever_parent_the_new_one_has(twin):
+    """ON DUPLICATE KEY UPDATE: of the values that are not inserted nothing is asked but whether their keys are taken."""
+    twin.ok("CREATE TABLE p (id INT PRIMARY KEY) ENGINE={engine}")
+    twin.ok(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, u INT, b VARCHAR(20), UNIQUE KEY (u), KEY (p), CONSTRAINT f FOREIGN KEY (p) REFERENCES p (id))"
+        " ENGINE={engine}"
+    )
+    twin.ok("INSERT INTO p VALUES (1), (2)")
+    twin.ok("INSERT INTO c VALUES (1, 1, 10, 'ten'), (2, 2, 20, 'twenty')")
+    twin.ok("INSERT INTO c VALUES (1, 99, 11, 'x') ON DUPLICATE KEY UPDATE b = CONCAT(c.b, '!')")
+    twin.ok("INSERT INTO c VALUES (3, 99, 20, 'x') ON DUPLICATE KEY UPDATE id = 4")
+    twin.ok("INSERT INTO c (id, p, u) SELECT 4, 98, 5 ON DUPLICATE KEY UPDATE u = 21")
+    twin.ok("INSERT IGNORE INTO c VALUES (1, 99, 11, 'x')")
+    twin.fails("INSERT INTO c VALUES (1, 99, 11, 'x') ON DUPLICATE KEY UPDATE p = 99", 1452)
+    twin.fails("INSERT INTO c VALUES (5, 99, 11, 'x') ON DUPLICATE KEY UPDATE p = 1", 1452)
+    twin.fails("INSERT INTO c VALUES (1, 99, 11, 'x')", 1062)
+    twin.same_table("c")
+
+
+def test_children_take_over_another_spelling_of_the_same_word(twin):
+    twin.ok("CREATE TABLE p (k VARCHAR(20) PRIMARY KEY, n INT) ENGINE={engine}")
+    twin.ok("CREATE TABLE c (n INT PRIMARY KEY, k VARCHAR(20), FOREIGN KEY (k) REFERENCES p (k) ON UPDATE CASCADE) ENGINE={engine}")
+    twin.ok("INSERT INTO p VALUES ('paris', 1), ('rome', 2)")
+    twin.ok("INSERT INTO c VALUES (1, 'paris'), (2, 'PARIS'), (3, 'Rome')")
+    twin.ok("UPDATE p SET k = 'Paris' WHERE n = 1")
+    twin.same("SELECT n, HEX(k) FROM c")

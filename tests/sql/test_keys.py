@@ -183,6 +183,23 @@ def test_long_unique_values_are_unique_over_their_whole_length(twin):
     twin.same_table("t", "n, MD5(v)")
 
 
+@pytest.mark.parametrize("keys", ["UNIQUE KEY ku (u), UNIQUE KEY kb (b)", "UNIQUE KEY kb (b), UNIQUE KEY ku (u)"])
+@pytest.mark.parametrize("by_query", [False, True])
+def test_replace_deletes_the_rows_that_a_short_and_a_long_unique_key_find(twin, keys, by_query):
+    """The long value is compared after the short one, whatever the order of the keys: the row under the short one must not be overwritten."""
+    twin.ok(f"CREATE TABLE t (n INT PRIMARY KEY, u INT, b BLOB, v INT, {keys}) ENGINE={{engine}}")
+    twin.ok("INSERT INTO t SELECT seq, seq, REPEAT(CHAR(96 + seq), 9000), 0 FROM seq_1_to_9")
+    for rows in (
+        ["20, 1, REPEAT('b', 9000), 1"],
+        ["3, 4, REPEAT('e', 9000), 2"],
+        ["30, 6, NULL, 3", "7, 31, REPEAT('f', 9000), 4"],
+    ):
+        source = " UNION ALL ".join(f"SELECT {row}" for row in rows) if by_query else "VALUES " + ", ".join(f"({row})" for row in rows)
+        twin.ok(f"REPLACE INTO t {source}")
+        twin.same_table("t", "n, u, MD5(b), v")
+    assert twin.under_test.rows("CHECK TABLE t EXTENDED")[-1][3] == "OK"
+
+
 @pytest.mark.parametrize("rows", [20, 3000])
 def test_reads_of_an_index_both_ways_show_the_newest_spelling(twin, rows):
     """Rules X11, X25: the key stays, what it loses does not; from the tree alone and from a run below it."""

@@ -218,6 +218,30 @@ def test_handler_statements_walk_a_key(twin):
     twin.ok("HANDLER t CLOSE")
 
 
+@pytest.mark.parametrize("index", ["`PRIMARY`", "k", ""])
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_handler_statements_see_what_was_changed_since_the_one_before(twin, index, in_transaction):
+    twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT, w INT, KEY k (v)) ENGINE={engine}")
+    twin.ok("INSERT INTO t SELECT seq, seq * 10, 0 FROM seq_1_to_20")
+    twin.ok("HANDLER t OPEN")
+    if in_transaction:
+        twin.ok("BEGIN")
+    twin.ok(f"HANDLER t READ {index} FIRST")
+    twin.ok("UPDATE t SET w = 1")
+    twin.ok(f"HANDLER t READ {index} NEXT")
+    twin.ok("DELETE FROM t WHERE n IN (3, 5, 6)")
+    twin.ok(f"HANDLER t READ {index} NEXT LIMIT 2")
+    twin.ok("UPDATE t SET w = 2")
+    twin.ok("INSERT INTO t VALUES (21, 210, 3)")
+    twin.ok(f"HANDLER t READ {index} NEXT LIMIT 30")
+    if index:
+        twin.ok(f"HANDLER t READ {index} LAST")
+        twin.ok("UPDATE t SET w = 4")
+        twin.ok("DELETE FROM t WHERE n = 20")
+        twin.ok(f"HANDLER t READ {index} PREV LIMIT 3")
+    twin.ok("HANDLER t CLOSE")
+
+
 def test_triggers_procedures_and_views_work_over_the_table(twin):
     twin.ok("CREATE TABLE t (n INT AUTO_INCREMENT PRIMARY KEY, v INT) ENGINE={engine}")
     twin.ok("CREATE TABLE log (n INT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(20)) ENGINE={engine}")

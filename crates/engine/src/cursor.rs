@@ -91,6 +91,8 @@ pub struct Cursor {
     pub(crate) semi: Semi,
     /// What is read is noted (rule T30).
     pub(crate) is_noting: bool,
+    /// The statement that read last is over.
+    is_suspended: bool,
     until_kill_check: u32,
     /// Rows shown and not yet added to the database's total.
     shown: u64,
@@ -123,6 +125,7 @@ impl Cursor {
             new_lock: None,
             semi: Semi::Off,
             is_noting: false,
+            is_suspended: false,
             until_kill_check: KILL_CHECK_ROWS,
             shown: 0,
         }
@@ -183,6 +186,41 @@ impl Cursor {
         Ok(())
     }
 
+    /// The statement is over. Who goes on with its scan, as a host does that keeps places between statements, does so in another one.
+    pub(crate) fn suspend(&mut self) {
+        self.is_suspended = true;
+        self.index.outdate_strip();
+    }
+
+    /// Goes on with an index read of a statement before: behind the row last shown, as this statement sees the table.
+    pub(crate) fn resume_index(&mut self, session: &mut Session) -> Result<()> {
+        if self.is_suspended {
+            self.begin_reading(session)?;
+            self.forget_ready();
+            self.index.is_outdated = true;
+        }
+        Ok(())
+    }
+
+    /// The same of a table scan.
+    #[cold]
+    fn resume_scan(&mut self, session: &mut Session) -> Result<()> {
+        self.begin_reading(session)?;
+        self.forget_ready();
+        if self.is_noting {
+            session.note_table_read(&self.table);
+            self.is_noting = false;
+        }
+        self.scan.resume(&self.table);
+        Ok(())
+    }
+
+    /// What was looked for ahead was seen otherwise.
+    fn forget_ready(&mut self) {
+        self.take_ready();
+        self.at_hand = None;
+    }
+
     /// Ends scans: trees, files and blocks they kept may go.
     pub fn let_go(&mut self) {
         self.scan.stop();
@@ -198,6 +236,9 @@ impl Cursor {
         session: &mut Session,
         mut show: impl FnMut(&RowVersion<'_>) -> Result<()>,
     ) -> Result<bool> {
+        if self.is_suspended {
+            self.resume_scan(session)?;
+        }
         if self.comes_back() {
             let visited = self.visit(session, self.row, &mut show);
             self.is_back();
@@ -351,6 +392,7 @@ impl Cursor {
     pub(crate) fn begin_reading(&mut self, session: &mut Session) -> Result<()> {
         session.settle_victim()?;
         session.refuse_if_doomed()?;
+        self.is_suspended = false;
         // Rule L7: rows that are still being collected are rows of this transaction.
         session.flush_bulk(&self.table)?;
         self.leave_row();

@@ -473,6 +473,7 @@ impl HostCursor {
     /// Leaves the transaction. Position and the values of the row last read stay.
     pub fn unbind(&mut self) {
         self.cursor.try_semi_consistent(false);
+        self.cursor.suspend();
         self.cursor.count_shown(&self.host.db);
     }
 
@@ -619,7 +620,8 @@ impl HostCursor {
     /// Inserts the record.
     pub fn insert(&mut self, session: &mut Session, record: HostRecord<'_>) -> Result<()> {
         if self.foreign.checks {
-            self.check_references(session, None, record)?;
+            let checked = self.check_references(session, None, record);
+            self.prefer_duplicate(session, record, checked)?;
         }
         self.host.insert_keys(record, &mut self.keys)?;
         self.host.encode(session, record, &[], &mut self.payload)?;

@@ -84,6 +84,8 @@ pub(crate) struct IndexScan {
     group_row: RowId,
     /// The entries read ahead are older than the row last visited.
     is_stale: bool,
+    /// They are of a statement before: who goes on seeks again.
+    pub(crate) is_outdated: bool,
     /// Unpack information of the entry that decides.
     group_unpack: Vec<u8>,
     /// The group's first entry.
@@ -119,6 +121,7 @@ impl IndexScan {
         self.forward = forward;
         self.is_of_key = is_of_key;
         self.ended = false;
+        self.is_outdated = false;
         self.lone.reset();
         self.ahead.reset();
         match self.parts.take() {
@@ -226,7 +229,7 @@ impl Cursor {
     /// Entries beyond this border end forward moves.
     pub fn set_end(&mut self, end: Option<(&[u8], bool)>) {
         self.index.end = end.map(|(key, inclusive)| (key.to_vec(), inclusive));
-        self.index.lone.outdate();
+        self.index.outdate_strip();
         self.index.noted.is_outgrown = true;
     }
 
@@ -340,6 +343,7 @@ impl Cursor {
         same: bool,
         show: impl Show,
     ) -> Result<bool> {
+        self.resume_index(session)?;
         let table = self.borrow_table();
         let found = self.move_in(session, &table, (forward, same), show);
         self.give_back(table);
@@ -360,7 +364,8 @@ impl Cursor {
         // Where entries of a strip are left, the cursor stands behind them.
         let is_outgrown = (!in_strip && self.index.leave_strip())
             || (self.is_noting && self.index.noted.is_outgrown_by(same))
-            || (self.index.is_of_key && !same);
+            || (self.index.is_of_key && !same)
+            || self.index.is_outdated;
         let is_waiting = in_strip || self.index.ahead.is_waiting();
         if is_outgrown || forward != self.index.forward || !is_waiting {
             self.renew(session, table, forward, is_outgrown)?;

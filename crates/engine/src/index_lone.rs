@@ -32,7 +32,7 @@ pub(super) struct LoneWalk {
     doubtful: Vec<usize>,
     /// It ends with the prefix of the last seek.
     is_of_prefix: bool,
-    /// The border of the scan has changed since it was taken.
+    /// Since it was taken the border of the scan has changed, or the statement is over.
     is_outdated: bool,
     /// Entries shown by themselves since there was a strip.
     shown: u32,
@@ -53,11 +53,6 @@ impl LoneWalk {
     #[inline]
     pub(super) fn count(&mut self) {
         self.shown += 1;
-    }
-
-    /// The border has changed.
-    pub(super) fn outdate(&mut self) {
-        self.is_outdated = true;
     }
 
     /// True if entries wait to be shown.
@@ -81,6 +76,11 @@ impl LoneWalk {
 }
 
 impl IndexScan {
+    /// What is left of the strip is not to be shown as it is.
+    pub(crate) fn outdate_strip(&mut self) {
+        self.lone.is_outdated = true;
+    }
+
     /// Gives the strip up: the entry shown last becomes the scan's own. True if entries were left.
     #[inline]
     pub(super) fn leave_strip(&mut self) -> bool {

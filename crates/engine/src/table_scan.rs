@@ -96,6 +96,17 @@ impl TableScan {
         self.least = None;
     }
 
+    /// Goes on behind the row id it has come to, with what the table has now; a scan that was stopped stays so.
+    pub(crate) fn resume(&mut self, table: &Table) {
+        if self.last == 0 {
+            return;
+        }
+        self.stop();
+        self.last = table.map.high_mark();
+        (self.first, self.end) = (self.next, self.next);
+        self.words.clear();
+    }
+
     /// Lets go of files and blocks.
     pub(crate) fn stop(&mut self) {
         self.collect_left_out();

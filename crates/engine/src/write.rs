@@ -116,6 +116,20 @@ impl Session {
         self.settle(result)
     }
 
+    /// The error of an insert that meets a taken key. Nothing is written, and no key stays claimed.
+    pub(crate) fn refuse_taken(&mut self, table: &Arc<Table>, keys: &KeyChanges) -> Result<()> {
+        let free = self.ask_for_keys(table, keys);
+        self.settle(free)
+    }
+
+    fn ask_for_keys(&mut self, table: &Arc<Table>, keys: &KeyChanges) -> Result<()> {
+        self.flush_bulk(table)?;
+        self.enter_table(table)?;
+        table.check_current()?;
+        let claims = self.claim_all(table, table.map.allocate(), keys)?;
+        self.withdraw(table, &claims)
+    }
+
     /// Replaces the row's visible version. False: the payload is the same, nothing was written.
     pub fn update(&mut self, table: &Arc<Table>, row: RowId, version: NewVersion<'_>) -> Result<bool> {
         let updated = self.update_on(table, row, (version, &[]), &mut Terms::default())?;
