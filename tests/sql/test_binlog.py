@@ -78,12 +78,6 @@ CHECKED_BY_THE_SERVER = {
         ["(1, '2024-03-01', '2024-04-01')", "(1, '2024-01-01', '2024-02-01')"],
         "UPDATE t SET f = '2024-01-10'",
     ),
-    "long value in a partition": (
-        "(n INT, u INT, b BLOB, UNIQUE (n, b)) PARTITION BY HASH (n) PARTITIONS 2",
-        ["(1, 1, 'x')"],
-        ["(1, 1, 'x')", "(1, 2, 'y')"],
-        "UPDATE t SET b = 'y'",
-    ),
 }
 
 

@@ -144,19 +144,3 @@ def test_of_many_who_want_one_long_value_one_gets_it(db):
     assert db.value("SELECT COUNT(*) FROM t WHERE v LIKE 'v%'") > 3
     for table in "ts":
         assert db.rows(f"CHECK TABLE {table} EXTENDED")[0][3] == "OK"
-
-
-@pytest.mark.pbxt_only
-@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
-def test_rows_of_partitions_are_skipped_as_well(twin, level):
-    twin.ok("CREATE TABLE t (n INT, v TEXT, k INT, UNIQUE (n, v)) ENGINE={engine} PARTITION BY HASH (n) PARTITIONS 3")
-    twin.ok("INSERT INTO t VALUES (1, 'a', 1), (1, 'b', 2), (2, 'b', 3), (4, 'a', 4)")
-    twin.under_test.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
-    for statement in (
-        "UPDATE IGNORE t SET v = 'a' WHERE n = 1",
-        "UPDATE IGNORE t SET n = 4 WHERE n = 1 ORDER BY k",
-        "INSERT IGNORE INTO t VALUES (2, 'b', 9), (7, 'z', 10) ON DUPLICATE KEY UPDATE n = 4, v = 'b'",
-    ):
-        twin.ok(statement)
-        twin.same_table("t")
-    assert twin.under_test.rows("CHECK TABLE t EXTENDED")[-1][3] == "OK"
