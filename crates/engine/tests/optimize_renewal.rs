@@ -81,7 +81,7 @@ fn no_file_of_an_older_key_is_left() {
         client.insert(&table, &row(id)).expect("inserted");
     }
     client.session.commit().expect("committed");
-    let mut optimize = |table: &PlayTable, client: &mut Client| {
+    let optimize = |table: &PlayTable, client: &mut Client| {
         optimize_table(&client.session, &table.table, &mut |_, _| {}).expect("optimized");
         client.session.commit().expect("nothing to commit");
     };
