@@ -158,8 +158,8 @@ int ha_pbxt::optimize(THD* thd, HA_CHECK_OPT*) {
     say(report, "note", "what older snapshots or unfinished transactions may need stays until they end");
   if (done.is_scattered)
     say(report, "note",
-        "rows stay in the order in which they came; ALTER TABLE ... FORCE sorts them by primary key, batch "
-        "by batch");
+        "rows stay in the order in which they came; "
+        "ALTER TABLE ... ORDER BY with the columns of the primary key sorts them, by a copy");
   info(HA_STATUS_CONST | HA_STATUS_VARIABLE | HA_STATUS_TIME);
   return HA_ADMIN_OK;
 }

@@ -9,7 +9,7 @@ from sql_tools import wait_for
 pytestmark = pytest.mark.pbxt_only
 
 PROGRESS = "SELECT stage, max_stage, progress FROM information_schema.processlist WHERE id = {}"
-SCATTERED = "rows stay in the order in which they came; ALTER TABLE ... FORCE sorts them by primary key, batch by batch"
+SCATTERED = "rows stay in the order in which they came; ALTER TABLE ... ORDER BY with the columns of the primary key sorts them, by a copy"
 HELD = "what older snapshots or unfinished transactions may need stays until they end"
 # Text that no compression makes shorter than half.
 TEXT = "CONCAT(SHA1(seq), SHA1(seq + 0.5), SHA1(-seq), MD5(seq))"
@@ -141,7 +141,7 @@ def test_rows_in_another_order_than_the_primary_keys_are_told(db):
     for part in range(3):
         db.ok(f"INSERT INTO t SELECT seq * 3 + {part}, SHA1(seq) FROM seq_1_to_1500")
     assert answer(db) == [("note", SCATTERED), ("status", "OK")]
-    db.ok("ALTER TABLE t FORCE")
+    db.ok("ALTER TABLE t ORDER BY n")
     assert answer(db) == [("status", "OK")]
     sound(db)
 
