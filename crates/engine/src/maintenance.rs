@@ -47,6 +47,8 @@ pub(crate) struct Maintenance {
     retry_at: AtomicU64,
     /// A checkpoint is wanted that begins beyond this LSN.
     ordered: AtomicU64,
+    /// LSN of the newest durable checkpoint of which nothing is left to do: its files are gone, and so is its snapshot.
+    ended: AtomicU64,
     /// Bytes of files that only tables dropped since the last checkpoint had.
     pub dropped: AtomicU64,
     /// How much had been merged away when files without a name were counted, and their bytes.
@@ -86,6 +88,8 @@ impl Drop for CheckpointTurn<'_> {
         let took = self.clock.now_millis().saturating_sub(self.began);
         self.maintenance.last_millis.store(took, Ordering::Relaxed);
         self.maintenance.running.fetch_sub(1, Ordering::Relaxed);
+        let start = self.maintenance.start.load(Ordering::Acquire);
+        self.maintenance.ended.fetch_max(start, Ordering::AcqRel);
     }
 }
 
@@ -105,6 +109,7 @@ impl Maintenance {
             tree_limit: (cache_bytes / 8).max(TREE_BYTES_MIN),
             retry_at: AtomicU64::new(0),
             ordered: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             unnamed: Mutex::default(),
             loads: Mutex::new(Vec::new()),
@@ -238,6 +243,13 @@ impl Database {
         made.map(|()| true)
     }
 
+    /// Waits for a checkpoint that is being made: its snapshot is older than what was committed since it began. Those that follow have
+    /// younger ones.
+    pub(crate) fn let_checkpoint_end(&self, errand: &Errand<'_>) -> Result<()> {
+        drop(errand.turn(self, &self.maintenance.turn)?);
+        Ok(())
+    }
+
     /// A checkpoint for a command (rule OP6). The thread makes it, where there is one: who waits for it can be killed.
     pub(crate) fn checkpoint_for(&self, errand: &Errand<'_>) -> Result<()> {
         errand.check(self)?;
@@ -247,7 +259,7 @@ impl Database {
         if !self.wake_background() {
             return self.checkpoint_step();
         }
-        while figures.start.load(Ordering::Acquire) <= wanted {
+        while figures.ended.load(Ordering::Acquire) <= wanted {
             errand.check(self)?;
             self.poison.check()?;
             if figures.failures.load(Ordering::Relaxed) != failed {

@@ -109,6 +109,7 @@ impl Course<'_> {
     fn begin(&mut self) -> Result<()> {
         self.errand.check(self.db)?;
         self.db.poison.check()?;
+        self.db.let_checkpoint_end(&self.errand)?;
         self.db.housekeeping_step();
         self.total = self.left().max(1);
         self.report();

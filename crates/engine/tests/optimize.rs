@@ -1,6 +1,9 @@
 //! Optimize: one table comes into as few and as full files as can be while others read and write it, and whatever ends that loses
 //! nothing (rules OP1 to OP6 of docs/storage.md).
 
+#[cfg(feature = "stop-points")]
+#[path = "common/hold.rs"]
+mod hold;
 #[path = "common/store.rs"]
 mod store;
 
@@ -227,7 +230,7 @@ fn progress_rises_and_ends_with_all_of_it() {
     let table = Arc::clone(&store.table.table);
     let mut told = Vec::new();
     let done = optimize_table(&store.client.session, &table, &mut |done, total| {
-        told.push((done, total))
+        told.push((done, total));
     });
     done.expect("optimized");
     let (first, last) = (told[0], told[told.len() - 1]);
@@ -628,4 +631,31 @@ fn a_kill_at_any_look_ends_it_and_leaves_no_file() {
         }
     }
     assert!(looks > 6, "OP4: {looks} looks");
+}
+
+/// Checkpoints have a snapshot too, for counts.
+#[cfg(feature = "stop-points")]
+#[test]
+fn a_checkpoint_under_way_is_no_older_snapshot() {
+    let turn = hold::turn();
+    let mut store = Store::new();
+    worn(&mut store);
+    let db = Arc::clone(&store.db);
+    let checkpoint = hold::hold_at(&turn, "checkpoint.after_begin", move || db.checkpoint_step());
+    change(&mut store, 1, 50);
+    store.client.session.commit().expect("committed");
+    let (db, table) = (Arc::clone(&store.db), Arc::clone(&store.table.table));
+    let optimizer = std::thread::spawn(move || {
+        let client = Client::new(&db, 9);
+        optimize_table(&client.session, &table, &mut |_, _| {})
+    });
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    checkpoint.release().expect("made");
+    let done = optimizer.join().expect("ended well").expect("optimized");
+    assert!(!done.is_held, "OP3");
+    let hot = store.table.table.map.rows_from(RowId::new(1)).count();
+    assert_eq!(hot, 0, "OP1: rows left the log");
+    for run in runs_of(&store, "t") {
+        assert_eq!((run.level, run.entries), (RunLevel::Base, 225), "OP1: {run:?}");
+    }
 }

@@ -339,13 +339,11 @@ impl Disk for EncryptedDisk {
     }
 
     fn is_as_new_files(&self, name: &str) -> Result<bool> {
-        let key = match self.writing.get() {
-            Some(writing) => Some((writing.key_id, writing.newest_of(&*self.keys).0)),
-            None => None,
-        };
         if !self.looks() {
             return Ok(true);
         }
+        let now = |writing: &Writing| (writing.key_id, writing.newest_of(&*self.keys).0);
+        let key = self.writing.get().map(now);
         if let Some(known) = self.files.lock().get(name) {
             return Ok(known.as_ref().map(|state| state.key) == key);
         }
