@@ -121,7 +121,7 @@ class ha_pbxt final : public handler {
   bool check_if_incompatible_data(HA_CREATE_INFO* create_info, uint changes) override;
   int check(THD* thd, HA_CHECK_OPT* options) override;
   int analyze(THD* thd, HA_CHECK_OPT* options) override;
-  int optimize(THD*, HA_CHECK_OPT*) override { return HA_ADMIN_TRY_ALTER; }
+  int optimize(THD* thd, HA_CHECK_OPT* options) override;
   /* A copy reads the rows in a table scan, which no index has part in, and makes every index anew. */
   int repair(THD*, HA_CHECK_OPT*) override { return HA_ADMIN_TRY_ALTER; }
 

@@ -1,5 +1,5 @@
 /*
- * ha_pbxt_ddl.cc: CREATE, DROP, RENAME, TRUNCATE, CHECK and ANALYZE.
+ * ha_pbxt_ddl.cc: CREATE, DROP, RENAME, TRUNCATE, CHECK, ANALYZE and OPTIMIZE.
  *
  * Tables are named by the server's path, byte for byte. Each change of the catalog is atomic and durable in
  * the engine when the call returns. ALTER: ha_pbxt_alter.cc.
@@ -7,6 +7,7 @@
 #include "error_map.h"
 #include "foreign_keys_ddl.h"
 #include "ha_pbxt.h"
+#include "pbxt_optimize.h"
 #include "session.h"
 
 // After the server's own headers, which it needs.
@@ -35,6 +36,12 @@ void report_finding(void* context, const char* text) {
   const CheckReport* report = static_cast<const CheckReport*>(context);
   const TABLE_SHARE* share = report->table->s;
   print_check_msg(report->thd, share->db.str, share->table_name.str, "check", "error", text, 1);
+}
+
+/* A line of the answer to OPTIMIZE. */
+void say(const CheckReport& report, const char* kind, const char* text) {
+  const TABLE_SHARE* share = report.table->s;
+  print_check_msg(report.thd, share->db.str, share->table_name.str, "optimize", kind, text, 0);
 }
 
 void report_progress(void* context, uint64_t done, uint64_t total) {
@@ -133,6 +140,28 @@ int ha_pbxt::check(THD* thd, HA_CHECK_OPT* options) {
   if (int error = fail(status))
     report_finding(&report, error == HA_ERR_ABORTED_BY_USER ? "stopped" : error_text());
   return status == PBXT_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
+}
+
+int ha_pbxt::optimize(THD* thd, HA_CHECK_OPT*) {
+  if (!session_) return HA_ADMIN_INTERNAL_ERROR;
+  CheckReport report{thd, table};
+  pbxt_optimized done{};
+  thd_progress_init(thd, 1);
+  pbxt_status status =
+      pbxt_table_optimize(open_table_->core(), session_->core(), report_progress, &report, &done);
+  thd_progress_end(thd);
+  if (int error = fail(status)) {
+    say(report, "error", error == HA_ERR_ABORTED_BY_USER ? "stopped" : error_text());
+    return status == PBXT_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
+  }
+  if (done.is_held)
+    say(report, "note", "what older snapshots or unfinished transactions may need stays until they end");
+  if (done.is_scattered)
+    say(report, "note",
+        "rows stay in the order in which they came; "
+        "ALTER TABLE ... ORDER BY with the columns of the primary key sorts them, by a copy");
+  info(HA_STATUS_CONST | HA_STATUS_VARIABLE | HA_STATUS_TIME);
+  return HA_ADMIN_OK;
 }
 
 int ha_pbxt::analyze(THD*, HA_CHECK_OPT*) {

@@ -201,11 +201,25 @@ def test_repair_makes_a_damaged_index_anew_from_the_rows(damaged_index):
     assert session.value("SELECT COUNT(*) FROM d.k FORCE INDEX (v) WHERE v = 'changed'") == 9
 
 
-@pytest.mark.parametrize("statement", ["REPAIR TABLE d.k QUICK", "REPAIR TABLE d.k USE_FRM", "OPTIMIZE TABLE d.k", "ALTER TABLE d.k FORCE"])
+@pytest.mark.parametrize("statement", ["REPAIR TABLE d.k QUICK", "REPAIR TABLE d.k USE_FRM", "ALTER TABLE d.k FORCE"])
 def test_every_way_to_copy_a_table_repairs_its_indexes(damaged_index, statement):
     session, keyed = damaged_index
     session.ok(statement)
     assert session.rows("CHECK TABLE d.k EXTENDED")[-1][3] == "OK"
+    assert session.rows(KEYS) == [keyed[0][:2]]
+
+
+def test_optimize_names_the_damaged_file_that_it_has_to_read_and_changes_nothing(damaged_index):
+    session, keyed = damaged_index
+    session.ok("UPDATE d.k SET v = CONCAT(v, 'x') WHERE n MOD 50 = 0")
+    session.ok("UPDATE d.k SET v = LEFT(v, LENGTH(v) - 1) WHERE n MOD 50 = 0")
+    for _ in range(2):
+        answer = session.rows("OPTIMIZE TABLE d.k")
+        assert answer[-1][3] == "Corrupt", answer
+        assert any(row[2] == "error" and "meta-" in row[3] for row in answer), answer
+        assert session.rows(KEYED_ROWS) == keyed
+    session.ok("REPAIR TABLE d.k")
+    assert session.rows("OPTIMIZE TABLE d.k")[-1][2:] == ("status", "OK")
     assert session.rows(KEYS) == [keyed[0][:2]]
 
 

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define PBXT_ABI_VERSION 10u
+#define PBXT_ABI_VERSION 11u
 
 typedef struct pbxt_db pbxt_db;           /* one open database directory */
 typedef struct pbxt_session pbxt_session; /* one connection: at most one transaction at a time */

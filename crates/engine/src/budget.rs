@@ -24,6 +24,8 @@ const LIVE_PER_IDLE_GAIN: u64 = 64;
 const IDLE_GAIN_MIN: u64 = 256 << 10;
 /// Superseded pieces that share files with living ones: one in so many bytes of what lives (rule S39).
 pub(crate) const LIVE_PER_DEAD: u64 = 16;
+/// The same in one file, if all is asked for (rule OP2).
+pub(crate) const LIVE_PER_DEAD_POSSIBLE: u64 = 64;
 /// Base pieces of what lives (rule S32).
 const PIECES: u64 = 64;
 /// Bytes of a base piece, which may become twice as large before it is divided.

@@ -26,7 +26,10 @@ impl Session {
             return Err(self.give_up_commit(error));
         }
         match self.phase {
-            Phase::Idle => Ok(()),
+            Phase::Idle => {
+                self.end_unbegun();
+                Ok(())
+            }
             Phase::Doomed(why) => Err(self.give_up_commit(Error::TransactionAborted { why })),
             Phase::Active | Phase::Prepared => {
                 // V2: its coordinator forgets it at the answer.
@@ -147,7 +150,10 @@ impl Session {
     pub fn rollback(&mut self) -> Result<()> {
         self.forget_bulk();
         match self.phase {
-            Phase::Idle => return Ok(()),
+            Phase::Idle => {
+                self.end_unbegun();
+                return Ok(());
+            }
             Phase::Ordered => {
                 return Err(Error::Invalid(
                     "the transaction is committed and others see it: only commit can follow (rule V13)"
@@ -165,6 +171,14 @@ impl Session {
             self.db.wait_for(self.db.log.tail(), FlushAtCommit::Durable)?;
         }
         Ok(())
+    }
+
+    /// Ends a statement that has begun no transaction, with the kill that was meant for it (rule T39). What a guest does is part of its
+    /// host's statement.
+    fn end_unbegun(&mut self) {
+        if self.work.statement.take().is_some() && !self.is_guest() {
+            self.gate.clear_kill();
+        }
     }
 
     /// Leaves a prepared transaction behind for `commit_prepared` or `rollback_prepared`. One that has changed nothing but

@@ -108,7 +108,7 @@ impl Database {
     }
 
     /// Fills the segment of the log that is being written, so that its rows can be homed and it can go.
-    fn finish_segment(&self) -> Result<()> {
+    pub(crate) fn finish_segment(&self) -> Result<()> {
         let bytes = self.store.geometry().hot_segment_bytes;
         let segment_of = |lsn: Lsn| lsn.raw() / bytes;
         let open = segment_of(self.log.tail());

@@ -12,9 +12,11 @@
 
 use crate::compact_batch::{Candidate, CompactBatch, Keeper, Kept, Settled};
 use crate::database::Database;
+use crate::errand::Errand;
 use crate::error::Result;
 use crate::homing::{RowFate, fate_of};
 use crate::pacing::Progress;
+use crate::row_merge_plan::Need;
 use crate::row_output::{RowOutput, WrittenRows};
 use crate::row_pieces::{Cutter, Level, codec_of};
 use crate::row_shape::{RowRun, RowShape, SETTLED};
@@ -73,21 +75,27 @@ impl Database {
 
     /// Homes the settled rows of the oldest finished segments that have not been looked at, or are worth another look.
     pub fn compact_step(&self) -> Result<Progress> {
-        let mut compactor = self.upkeep.compactor.lock();
+        self.compact_step_for(&Errand::of_upkeep(Need::Due), Lsn::new(u64::MAX))
+    }
+
+    /// The same for somebody, of segments that begin below `until`.
+    pub(crate) fn compact_step_for(&self, errand: &Errand<'_>, until: Lsn) -> Result<Progress> {
+        let mut compactor = errand.turn(self, &self.upkeep.compactor)?;
         self.poison.check()?;
         let mut horizon = self.txns.horizon();
         if planted!("homing.past_snapshots") {
             horizon = CommitTs::new(u64::MAX >> 2);
         }
         let mut batch = CompactBatch::default();
-        for segment in compactor.due(self, horizon)? {
+        for segment in compactor.due(self, horizon, until)? {
+            errand.check(self)?;
             batch.read(self, segment, horizon)?;
         }
         if batch.keepers.is_empty() {
             return Ok(Progress::Idle);
         }
-        let homed = self.decide(&compactor, &mut batch, horizon)?;
-        let written = self.write_homed(&batch, &homed)?;
+        let homed = self.decide(&compactor, &mut batch, horizon, errand)?;
+        let written = self.write_homed(&batch, &homed, errand)?;
         stop_point!("compact.before_install");
         install(&batch, &homed, &written);
         stop_point!("compact.after_install");
@@ -114,6 +122,7 @@ impl Database {
         compactor: &Compactor,
         batch: &mut CompactBatch,
         horizon: CommitTs,
+        errand: &Errand<'_>,
     ) -> Result<Vec<Homed>> {
         batch.sort();
         let mut homed = Vec::new();
@@ -125,6 +134,7 @@ impl Database {
         {
             if number % 256 == 0 {
                 guard.repin_after(|| self.breathe());
+                errand.check(self)?;
             }
             let Candidate { table, row, .. } = group[0];
             let found = &batch.tables[table];
@@ -159,7 +169,12 @@ impl Database {
     }
 
     /// Writes the slots, table by table, in sections of as few files as can be.
-    fn write_homed(&self, batch: &CompactBatch, homed: &[Homed]) -> Result<WrittenRows<'_>> {
+    fn write_homed(
+        &self,
+        batch: &CompactBatch,
+        homed: &[Homed],
+        errand: &Errand<'_>,
+    ) -> Result<WrittenRows<'_>> {
         let mut out = RowOutput::new(self);
         for rows in homed.chunk_by(|a, b| a.table == b.table) {
             let number = rows[0].table;
@@ -172,6 +187,7 @@ impl Database {
             for (count, found) in slots.enumerate() {
                 if count % 64 == 0 {
                     self.breathe();
+                    errand.check(self)?;
                 }
                 if cutter.cuts_before(found.row, out.section_bytes()) {
                     out.end_section(number, &mut writer)?;
@@ -299,7 +315,7 @@ fn clear_words(batch: &CompactBatch, homed: &[Homed]) {
 impl Compactor {
     /// True if a step would read a segment.
     pub(crate) fn is_due(&self, db: &Database) -> Result<bool> {
-        for segment in self.due(db, db.txns.horizon())? {
+        for segment in self.due(db, db.txns.horizon(), Lsn::new(u64::MAX))? {
             if db.log.scan_finished(segment)?.is_some() {
                 return Ok(true);
             }
@@ -307,15 +323,17 @@ impl Compactor {
         Ok(false)
     }
 
-    /// Segments to read next, oldest first.
-    fn due(&self, db: &Database, horizon: CommitTs) -> Result<Vec<SegmentId>> {
-        let count = (STEP_BYTES / db.store.geometry().hot_segment_bytes).clamp(1, STEP_SEGMENTS);
+    /// Segments to read next, oldest first, of those that begin below `until`.
+    fn due(&self, db: &Database, horizon: CommitTs, until: Lsn) -> Result<Vec<SegmentId>> {
+        let segment_bytes = db.store.geometry().hot_segment_bytes;
+        let count = (STEP_BYTES / segment_bytes).clamp(1, STEP_SEGMENTS);
         let is_due = |segment: &SegmentId| match self.segments.get(segment) {
             Some(keeper) => !keeper.is_free() && keeper.is_worth_a_look(db, horizon),
             None => true,
         };
         Ok(segments_from_floor(db)?
             .into_iter()
+            .take_while(|segment| u64::from(segment.raw()) * segment_bytes < until.raw())
             .filter(is_due)
             .take(count as usize)
             .collect())

@@ -78,6 +78,13 @@ impl Database {
         Ok(did)
     }
 
+    /// The same for one table.
+    pub(crate) fn gone_step_of(&self, table: &Table) -> Result<Progress> {
+        self.poison.check()?;
+        let does = table.gone.len() > 0 && table.sweep.step(self, table);
+        Ok(if does { Progress::Worked } else { Progress::Idle })
+    }
+
     /// True if a step would do something now.
     pub(crate) fn gone_due(&self) -> bool {
         let is_due = |table: &Arc<Table>| table.gone.len() > 0 && table.sweep.is_due(self, table);

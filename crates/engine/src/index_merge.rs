@@ -10,9 +10,10 @@
 
 use crate::bulk_files::LoadFiles;
 use crate::database::Database;
+use crate::errand::Errand;
 use crate::error::{Error, Result};
 use crate::homing::{Standing, standing_of};
-use crate::index_merge_plan::{IndexChoice, move_down, plan_index};
+use crate::index_merge_plan::{IndexChoice, move_down, plan_index, plan_renewal};
 use crate::pacing::Progress;
 use crate::pieces::PieceJob;
 use crate::row_merge_plan::Need;
@@ -34,6 +35,8 @@ const STEP_BYTES: u64 = 64 << 20;
 const SHARED_BYTES: u64 = 4 << 20;
 /// Bytes of a piece.
 const PIECE_BYTES: u64 = 32 << 20;
+/// Bytes after which a command looks whether it is still wanted.
+const SLICE_BYTES: u64 = 4 << 20;
 
 /// What the merger remembers between steps.
 #[derive(Debug, Default)]
@@ -111,16 +114,16 @@ impl MergeJudge for Judge<'_> {
 impl Database {
     /// Merges runs of indexes where it is due, for about 64 MiB.
     pub fn index_merge_step(&self) -> Result<Progress> {
-        self.index_merge_step_for(Need::Due)
+        self.index_merge_step_for(&Errand::of_upkeep(Need::Due))
     }
 
     /// The same; when more is needed, also where it is merely useful (rule S38), or possible (rule S55).
-    pub(crate) fn index_merge_step_for(&self, need: Need) -> Result<Progress> {
-        let mut merger = self.upkeep.indexes.lock();
+    pub(crate) fn index_merge_step_for(&self, errand: &Errand<'_>) -> Result<Progress> {
+        let mut merger = errand.turn(self, &self.upkeep.indexes)?;
         self.poison.check()?;
         if let Some(mut large) = merger.large.take() {
             let flight = self.flight.resume(large.flight);
-            match large.step(self) {
+            match large.step(self, errand) {
                 Ok(true) => {
                     merger.large = Some(large);
                     flight.detach();
@@ -135,12 +138,13 @@ impl Database {
             }
             return Ok(Progress::Worked);
         }
-        let (jobs, moved) = merger.find_jobs(self, need);
+        let (jobs, moved) = merger.find_jobs(self, errand);
         let (small, large): (Vec<_>, Vec<_>) = jobs
             .into_iter()
             .partition(|job| job.choice.bytes() <= SHARED_BYTES);
         if !small.is_empty() {
             self.merge_small(&mut merger, &small)?;
+            errand.note_read(small.iter().map(|job| job.choice.bytes()).sum());
             return Ok(Progress::Worked);
         }
         let Some(job) = large.into_iter().next() else {
@@ -231,16 +235,20 @@ impl IndexMerger {
         }
     }
 
-    fn find_jobs(&mut self, db: &Database, need: Need) -> (Vec<IndexJob>, bool) {
+    fn find_jobs(&mut self, db: &Database, errand: &Errand<'_>) -> (Vec<IndexJob>, bool) {
+        let need = errand.need;
+        let leave = db.index_files_to_leave(errand);
         let (mut horizon, start) = (db.txns.horizon(), db.checkpoint_start());
         if planted!("merge.past_snapshots") {
             horizon = CommitTs::new(u64::MAX >> 2);
         }
+        let is_left_piece = |piece: &RunPiece| db.renews_index_piece(piece, errand, &leave);
         let mut jobs: Vec<IndexJob> = Vec::new();
         let mut alone = Vec::new();
         let mut moved = false;
         let mut bytes = 0;
-        for table in db.catalog.tables() {
+        let tables = db.catalog.tables().into_iter();
+        for table in tables.filter(|table| errand.is_for(table.id)) {
             for (number, index) in table.indexes.iter().enumerate() {
                 let parts = index.parts();
                 let is_quiet = self
@@ -248,12 +256,14 @@ impl IndexMerger {
                     .get(&(index.def.id, need))
                     .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
                 let cut = table.sweep.wants(index, need);
-                let is_left = is_quiet && cut.is_none() || bytes >= STEP_BYTES;
+                let is_left = is_quiet && cut.is_none() && !errand.is_command() || bytes >= STEP_BYTES;
                 if parts.runs.is_empty() || is_left || index.is_named_behind(start) {
                     continue;
                 }
                 match self.aside.turn(&index.def.id, start) {
                     Turn::InLine => {}
+                    // Who commands it is to hear of what is in its way.
+                    _ if errand.is_command() => {}
                     Turn::Alone => {
                         alone.push((Arc::clone(&table), number, cut));
                         continue;
@@ -261,7 +271,7 @@ impl IndexMerger {
                     Turn::NotYet => continue,
                 }
                 moved |= move_pieces_down(&table, index);
-                match IndexJob::of(db, (&table, number), cut, need, horizon) {
+                match IndexJob::of(db, (&table, number), (cut, need), &is_left_piece, horizon) {
                     Ok(job) => {
                         bytes += job.choice.bytes();
                         jobs.push(job);
@@ -277,7 +287,7 @@ impl IndexMerger {
             }
             let index = &table.indexes[number];
             moved |= move_pieces_down(&table, index);
-            match IndexJob::of(db, (&table, number), cut, need, horizon) {
+            match IndexJob::of(db, (&table, number), (cut, need), &is_left_piece, horizon) {
                 Ok(job) => jobs.push(job),
                 Err(parts) => self.note_quiet(index.def.id, need, &parts),
             }
@@ -346,13 +356,14 @@ impl IndexJob {
     fn of(
         db: &Database,
         (table, number): (&Arc<Table>, usize),
-        cut: Option<u64>,
-        need: Need,
+        (cut, need): (Option<u64>, Need),
+        renews: &dyn Fn(&RunPiece) -> bool,
         horizon: CommitTs,
     ) -> std::result::Result<Self, Arc<IndexParts>> {
         let parts = table.indexes[number].parts();
         let left_out = LeftOut::of(db, &parts.runs, horizon);
-        match plan_index(&parts.runs, cut, need, |run| !left_out.has(run)) {
+        let plan = plan_index(&parts.runs, cut, need, |run| !left_out.has(run));
+        match plan.or_else(|| plan_renewal(&parts.runs, renews, |run| !left_out.has(run))) {
             Some(choice) => Ok(Self::new(table, number, choice, horizon, &left_out)),
             None => Err(parts),
         }
@@ -502,13 +513,13 @@ impl LargeJob {
     }
 
     /// Some stretches. False if the job has ended.
-    fn step(&mut self, db: &Database) -> Result<bool> {
+    fn step(&mut self, db: &Database, errand: &Errand<'_>) -> Result<bool> {
         if self.job.table.is_dropped() || db.upkeep.is_stopping() {
             return Ok(false);
         }
         let mut written = 0;
         while written < STEP_BYTES {
-            written += self.write_stretch(db)?;
+            written += self.write_stretch(db, errand)?;
             if self.next.is_some() {
                 continue;
             }
@@ -520,6 +531,7 @@ impl LargeJob {
                 }
                 let counters = &db.upkeep.counters;
                 counters.merged(self.job.choice.bytes(), bytes_of(&self.done));
+                errand.note_read(self.job.choice.bytes());
                 return Ok(false);
             }
             self.cuts_passed += 1;
@@ -528,7 +540,7 @@ impl LargeJob {
     }
 
     /// One section, up to the next cut or to its full size; its bytes.
-    fn write_stretch(&mut self, db: &Database) -> Result<u64> {
+    fn write_stretch(&mut self, db: &Database, errand: &Errand<'_>) -> Result<u64> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             None => self
@@ -536,17 +548,30 @@ impl LargeJob {
                 .insert(PieceWriter::create(&db.store, SegmentClass::Meta)?),
         };
         let cuts = &self.job.choice.cuts;
-        let from = match &self.next {
-            Some(stop) => stop.pos(),
-            None if self.cuts_passed == 0 => SeekPos::START,
-            None => SeekPos::lower_bound(&cuts[self.cuts_passed - 1]),
+        let begin = match self.cuts_passed {
+            0 => SeekPos::START,
+            passed => SeekPos::lower_bound(&cuts[passed - 1]),
         };
         let until = cuts.get(self.cuts_passed).map(Vec::as_slice);
         let index = self.job.index();
         let mut builder = RunBuilder::into_section(writer, index.def.id, None, self.job.codec())
             .with_filter(index.def.unique)
             .with_suffix(index.def.spec.suffix_bytes());
-        let stop = self.job.merge(db, &from, until, PIECE_BYTES, &mut builder)?;
+        // Upkeep stops where a piece ends, a command more often, to look whether it is still wanted.
+        let slice = if errand.is_command() {
+            SLICE_BYTES
+        } else {
+            PIECE_BYTES
+        };
+        let mut stop = self.next.take();
+        loop {
+            let from = stop.as_ref().map_or(begin, MergeStop::pos);
+            stop = self.job.merge(db, &from, until, slice, &mut builder)?;
+            if stop.is_none() || builder.stored_bytes() >= PIECE_BYTES {
+                break;
+            }
+            errand.check(db)?;
+        }
         let section = builder.finish_section()?;
         self.sections.extend(section);
         let bytes = if section.is_some() {

@@ -89,6 +89,21 @@ pub(crate) fn plan_index(
     small_base(base, others).or_else(|| sweep(base, uppers, cut?))
 }
 
+/// Rule OP2: the first piece of the oldest run that is to be written anew though nothing lies over it, with what it overlaps.
+pub(crate) fn plan_renewal(
+    runs: &[Arc<Run>],
+    renews: &dyn Fn(&RunPiece) -> bool,
+    may_take: impl Fn(&Run) -> bool,
+) -> Option<IndexChoice> {
+    let taken: Vec<&Arc<Run>> = runs.iter().filter(|run| may_take(run)).collect();
+    let (&base, uppers) = taken.split_last()?;
+    let piece = base.pieces.iter().find(|piece| renews(piece))?;
+    if base.tag.is_some() {
+        return Some(all_into_base(base, uppers));
+    }
+    Some(close(base, &taken, piece))
+}
+
 /// The piece that was longest ago rid of entries of gone rows, with what it overlaps.
 fn sweep(base: &Arc<Run>, uppers: &[&Arc<Run>], cut: u64) -> Option<IndexChoice> {
     let mut runs = uppers.to_vec();

@@ -9,6 +9,7 @@
 //! After a crash: nothing of this is on disk.
 
 use crate::database::Database;
+use crate::errand::Errand;
 use crate::error::Result;
 use parking_lot::{Mutex, MutexGuard};
 use pbxt_base::{Error as StorageError, Lsn};
@@ -25,6 +26,8 @@ const TREE_BYTES_MIN: u64 = 16 << 20;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Pause after a failure.
 const RETRY_MILLIS: u64 = 5_000;
+/// Pause between two looks of who has ordered a checkpoint.
+const ORDER_LOOK: Duration = Duration::from_millis(5);
 
 /// See the module.
 #[derive(Debug)]
@@ -42,6 +45,10 @@ pub(crate) struct Maintenance {
     log_limit: u64,
     tree_limit: u64,
     retry_at: AtomicU64,
+    /// A checkpoint is wanted that begins beyond this LSN.
+    ordered: AtomicU64,
+    /// LSN of the newest durable checkpoint of which nothing is left to do: its files are gone, and so is its snapshot.
+    ended: AtomicU64,
     /// Bytes of files that only tables dropped since the last checkpoint had.
     pub dropped: AtomicU64,
     /// How much had been merged away when files without a name were counted, and their bytes.
@@ -81,6 +88,8 @@ impl Drop for CheckpointTurn<'_> {
         let took = self.clock.now_millis().saturating_sub(self.began);
         self.maintenance.last_millis.store(took, Ordering::Relaxed);
         self.maintenance.running.fetch_sub(1, Ordering::Relaxed);
+        let start = self.maintenance.start.load(Ordering::Acquire);
+        self.maintenance.ended.fetch_max(start, Ordering::AcqRel);
     }
 }
 
@@ -99,6 +108,8 @@ impl Maintenance {
             log_limit: cache_bytes.clamp(LOG_BYTES.0, LOG_BYTES.1),
             tree_limit: (cache_bytes / 8).max(TREE_BYTES_MIN),
             retry_at: AtomicU64::new(0),
+            ordered: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             unnamed: Mutex::default(),
             loads: Mutex::new(Vec::new()),
@@ -212,7 +223,9 @@ impl Database {
     /// checkpoint was made.
     pub fn maintenance_step(&self, is_idle: bool) -> Result<bool> {
         let figures = &self.maintenance;
-        let is_due = || self.checkpoint_due() || is_idle && self.idle_gain_is_due();
+        let ordered = figures.ordered.load(Ordering::Acquire);
+        let is_ordered = || ordered > 0 && figures.start.load(Ordering::Acquire) <= ordered;
+        let is_due = || self.checkpoint_due() || is_ordered() || is_idle && self.idle_gain_is_due();
         if self.clock.now_millis() < figures.retry_at.load(Ordering::Relaxed) || !is_due() {
             return Ok(false);
         }
@@ -228,6 +241,34 @@ impl Database {
         }
         self.checkpoint_due();
         made.map(|()| true)
+    }
+
+    /// Waits for a checkpoint that is being made: its snapshot is older than what was committed since it began. Those that follow have
+    /// younger ones.
+    pub(crate) fn let_checkpoint_end(&self, errand: &Errand<'_>) -> Result<()> {
+        drop(errand.turn(self, &self.maintenance.turn)?);
+        Ok(())
+    }
+
+    /// A checkpoint for a command (rule OP6). The thread makes it, where there is one: who waits for it can be killed.
+    pub(crate) fn checkpoint_for(&self, errand: &Errand<'_>) -> Result<()> {
+        errand.check(self)?;
+        let figures = &self.maintenance;
+        let (wanted, failed) = (self.log.tail().raw(), figures.failures.load(Ordering::Relaxed));
+        figures.ordered.fetch_max(wanted, Ordering::AcqRel);
+        if !self.wake_background() {
+            return self.checkpoint_step();
+        }
+        while figures.ended.load(Ordering::Acquire) <= wanted {
+            errand.check(self)?;
+            self.poison.check()?;
+            if figures.failures.load(Ordering::Relaxed) != failed {
+                // For its error.
+                return self.checkpoint_step();
+            }
+            std::thread::sleep(ORDER_LOOK);
+        }
+        Ok(())
     }
 
     /// Bytes that trees took when last looked at, and how many they should take at most.

@@ -10,11 +10,12 @@
 
 use crate::blob_reclaim::BlobAccounts;
 use crate::breath::Lag;
-use crate::budget::LIVE_PER_DEAD;
+use crate::budget::{LIVE_PER_DEAD, LIVE_PER_DEAD_POSSIBLE};
 use crate::compact_batch::CompactBatch;
 use crate::compactor::Compactor;
 use crate::counters::Counter;
 use crate::database::Database;
+use crate::errand::Errand;
 use crate::error::{Error, Result};
 use crate::forget::Forgetter;
 use crate::idle::IdleWatch;
@@ -155,7 +156,7 @@ impl Upkeep {
 /// Pause between two looks for work.
 const PAUSE: Duration = Duration::from_millis(200);
 /// A kind of step.
-type Step = fn(&Database, Need) -> Result<Progress>;
+type Step = fn(&Database, &Errand<'_>) -> Result<Progress>;
 
 impl Database {
     /// One step of whatever is most overdue; when the database is idle, of whatever is useful. Want of disk space is not an
@@ -166,9 +167,10 @@ impl Database {
 
     /// The same, of whatever is needed.
     pub(crate) fn upkeep_step_for(&self, need: Need) -> Result<Progress> {
+        let errand = Errand::of_upkeep(need);
         let compacts = self.hot_bytes() > self.homing_limit() || need.is_more_than_due();
         let compact = compacts
-            .then_some(|db: &Self, _| db.compact_step())
+            .then_some(|db: &Self, _: &Errand<'_>| db.compact_step())
             .map(|step| step as Step);
         let mut merges: Vec<Step> = Vec::new();
         if !self.gain_is_due() || self.upkeep.superseded_bytes() == 0 {
@@ -193,10 +195,10 @@ impl Database {
         ];
         steps.extend(others);
         let takes_census = need.is_more_than_due();
-        steps.extend(takes_census.then_some((|db: &Self, _| db.census_step()) as Step));
+        steps.extend(takes_census.then_some((|db: &Self, _: &Errand<'_>| db.census_step()) as Step));
         let mut failed = Ok(Progress::Idle);
         for step in steps {
-            match step(self, need) {
+            match step(self, &errand) {
                 Ok(Progress::Idle) => {}
                 Ok(Progress::Worked) => return failed.and(Ok(Progress::Worked)),
                 Err(Error::Storage(StorageError::NoSpace { .. })) => {
@@ -294,8 +296,9 @@ impl Database {
     }
 
     /// Cold files whose living pieces are to be rewritten: those of which less than half is named by a shape (rule S14), and,
-    /// while too much in all files is dead, the one of which most is (rule S39). A file that a job still holds is not looked at.
-    pub(crate) fn sparse_files(&self) -> HashSet<SegmentId> {
+    /// while too much in all files is dead, the one of which most is (rule S39); all of which a part is dead if all is asked for (rule OP2).
+    /// A file that a job still holds is not looked at.
+    pub(crate) fn sparse_files(&self, need: Need) -> HashSet<SegmentId> {
         let mut files: HashMap<SegmentId, (u64, u64)> = HashMap::new();
         for table in self.catalog.tables() {
             let shape = table.base.shape();
@@ -313,6 +316,11 @@ impl Database {
             }
         }
         files.retain(|id, _| !self.flight.holds(SegmentClass::Cold, *id));
+        if need == Need::Possible {
+            let wastes = |(all, live): &(u64, u64)| (all - live) * LIVE_PER_DEAD_POSSIBLE > *live;
+            files.retain(|_, bytes| wastes(bytes));
+            return files.into_keys().collect();
+        }
         let sum = files
             .values()
             .fold((0, 0), |sum, (all, live)| (sum.0 + all, sum.1 + live));

@@ -11,6 +11,7 @@
 
 use crate::blob_reclaim::DeadValues;
 use crate::database::Database;
+use crate::errand::Errand;
 use crate::error::Result;
 use crate::pacing::Progress;
 use crate::row_merge_plan::{Choice, Need, plan};
@@ -44,20 +45,20 @@ struct MergeJob {
 impl Database {
     /// Merges pieces of row runs where it is due, for up to 64 MiB.
     pub fn row_merge_step(&self) -> Result<Progress> {
-        self.row_merge_step_for(Need::Due)
+        self.row_merge_step_for(&Errand::of_upkeep(Need::Due))
     }
 
     /// The same; when more is needed, also where it is merely useful (rule S37), or possible (rule S55).
-    pub(crate) fn row_merge_step_for(&self, need: Need) -> Result<Progress> {
-        let mut merger = self.upkeep.rows.lock();
+    pub(crate) fn row_merge_step_for(&self, errand: &Errand<'_>) -> Result<Progress> {
+        let mut merger = errand.turn(self, &self.upkeep.rows)?;
         self.poison.check()?;
-        let (jobs, moved) = merger.find_jobs(self, need);
+        let (jobs, moved) = merger.find_jobs(self, errand);
         if jobs.is_empty() {
             return Ok(if moved { Progress::Worked } else { Progress::Idle });
         }
         let mut out = RowOutput::new(self);
         for (number, job) in jobs.iter().enumerate() {
-            match self.merge_into(job, number, &mut out) {
+            match self.merge_into(job, number, &mut out, errand) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Progress::Idle),
                 Err(error) => {
@@ -73,12 +74,19 @@ impl Database {
             merger.aside.forget(&job.table.id);
         }
         stop_point!("merge.after_install");
+        errand.note_read(jobs_bytes(&jobs));
         self.upkeep.counters.merged(jobs_bytes(&jobs), written.bytes());
         Ok(Progress::Worked)
     }
 
     /// Merges the pieces of a job. False if the database is about to close.
-    fn merge_into(&self, job: &MergeJob, number: usize, out: &mut RowOutput<'_>) -> Result<bool> {
+    fn merge_into(
+        &self,
+        job: &MergeJob,
+        number: usize,
+        out: &mut RowOutput<'_>,
+        errand: &Errand<'_>,
+    ) -> Result<bool> {
         let Choice {
             inputs, is_oldest, ..
         } = &job.choice;
@@ -96,6 +104,7 @@ impl Database {
             slots += 1;
             if slots.is_multiple_of(64) {
                 self.breathe();
+                errand.check(self)?;
                 if self.upkeep.is_stopping() {
                     return Ok(false);
                 }
@@ -129,7 +138,7 @@ impl Database {
 impl RowMerger {
     /// True if there is a merge to do, or a shape that nobody has looked at.
     pub(crate) fn is_due(&self, db: &Database) -> bool {
-        let (sparse, start) = (db.sparse_files(), db.checkpoint_start());
+        let (sparse, start) = (db.sparse_files(Need::Useful), db.checkpoint_start());
         db.catalog.tables().iter().any(|table| {
             let shape = table.base.shape();
             if self.aside.turn(&table.id, start) == Turn::NotYet {
@@ -144,20 +153,24 @@ impl RowMerger {
     }
 
     /// Jobs for one step, and whether pieces were moved down meanwhile.
-    fn find_jobs(&mut self, db: &Database, need: Need) -> (Vec<MergeJob>, bool) {
+    fn find_jobs(&mut self, db: &Database, errand: &Errand<'_>) -> (Vec<MergeJob>, bool) {
+        let need = errand.need;
         let mut jobs = Vec::new();
         let mut moved = false;
         let mut bytes = 0;
         let mut alone = Vec::new();
-        let (sparse, start) = (db.sparse_files(), db.checkpoint_start());
+        let (mut sparse, start) = (db.sparse_files(need), db.checkpoint_start());
         let tables = db.catalog.tables();
         let ids: HashSet<TableId> = tables.iter().map(|table| table.id).collect();
         self.quiet.retain(|(id, _), _| ids.contains(id));
-        for table in tables {
+        for table in tables.into_iter().filter(|table| errand.is_for(table.id)) {
             if bytes >= STEP_BYTES {
                 break;
             }
             let shape = table.base.shape();
+            if errand.is_command() {
+                sparse.extend(db.outdated_row_files(&table, &shape));
+            }
             let is_quiet = self
                 .quiet
                 .get(&(table.id, need))
@@ -167,6 +180,8 @@ impl RowMerger {
             }
             match self.aside.turn(&table.id, start) {
                 Turn::InLine => {}
+                // Who commands it is to hear of what is in its way.
+                _ if errand.is_command() => {}
                 Turn::Alone => {
                     alone.push(table);
                     continue;

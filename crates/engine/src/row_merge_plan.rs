@@ -34,6 +34,9 @@ const BASE_SLOTS_PER_IDLE_UPPER: u64 = 10;
 const SMALL_BYTES: u64 = 4 << 20;
 /// So many small pieces that follow each other are worth being merged.
 const SMALL_PIECES: usize = 4;
+/// The same if all is asked for (rule OP2), up to so many bytes.
+const SMALL_PIECES_POSSIBLE: usize = 2;
+const SMALL_JOB_BYTES: u64 = 64 << 20;
 
 /// What is worth a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,7 +97,7 @@ pub(crate) fn plan(shape: &RowShape, sparse: &HashSet<SegmentId>, need: Need) ->
     let groups = groups_of(shape);
     let deep = groups.iter().find_map(|group| too_deep(shape, group.clone()));
     deep.or_else(|| heavy_base(shape, &groups, need))
-        .or_else(|| small_base(shape))
+        .or_else(|| small_base(shape, need))
         .or_else(|| in_sparse_file(shape, sparse))
 }
 
@@ -175,6 +178,15 @@ pub(crate) fn tier(sizes: impl Iterator<Item = u64>) -> usize {
     count
 }
 
+/// How many of these have so many bytes together, at most.
+fn within(bytes: u64, sizes: impl Iterator<Item = u64>) -> usize {
+    let sums = sizes.scan(0, |sum, size| {
+        *sum += size;
+        Some(*sum)
+    });
+    sums.take_while(|sum| *sum <= bytes).count()
+}
+
 /// Rules S12, S34, S37: the base piece with the most upper slots over it for its size, if it or the whole base has enough. A
 /// piece has at least the share that the whole base has, so each job rids the base of at least that part of what it rewrites.
 fn heavy_base(shape: &RowShape, groups: &[RangeInclusive<usize>], need: Need) -> Option<Choice> {
@@ -217,20 +229,23 @@ fn slots_between(run: &RowRun, first: RowId, last: RowId) -> u64 {
 }
 
 /// Rule S13: from the end, as that is where small pieces come.
-fn small_base(shape: &RowShape) -> Option<Choice> {
+fn small_base(shape: &RowShape, need: Need) -> Option<Choice> {
     let base = shape.runs.last().filter(|run| !run.is_tagged())?;
     let is_small = |piece: &&Arc<RowPiece>| piece.stored_bytes() < SMALL_BYTES;
     let mut end = base.pieces.len();
     while end > 0 {
         let small = base.pieces[..end].iter().rev().take_while(is_small).count();
         let begin = end - small;
-        let count = tier(
-            base.pieces[begin..end]
-                .iter()
-                .rev()
-                .map(|piece| piece.stored_bytes()),
-        );
-        if count >= SMALL_PIECES {
+        let sizes = base.pieces[begin..end]
+            .iter()
+            .rev()
+            .map(|piece| piece.stored_bytes());
+        let (count, least) = if need == Need::Possible {
+            (within(SMALL_JOB_BYTES, sizes), SMALL_PIECES_POSSIBLE)
+        } else {
+            (tier(sizes), SMALL_PIECES)
+        };
+        if count >= least {
             return Some(alone(base, base.pieces[end - count..end].to_vec()));
         }
         end = if small <= 1 { end - 1 } else { begin };

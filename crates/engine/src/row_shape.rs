@@ -415,6 +415,11 @@ impl RowPiece {
         self.decode(versions, block, &raw)
     }
 
+    /// Version of the columns it was written with.
+    pub(crate) fn schema_version(&self) -> u16 {
+        self.zones.schema_version()
+    }
+
     /// Rule AL11.
     #[inline]
     pub(crate) fn check_known(&self, versions: &Versions) -> Result<()> {

@@ -38,9 +38,12 @@ impl<K> Default for SetAside<K> {
 }
 
 impl<K: Eq + Hash> SetAside<K> {
-    /// It failed; the newest checkpoint began at `start`. Want of space is nobody's own reason.
+    /// It failed; the newest checkpoint began at `start`. Want of space is nobody's own reason, nor is that it was told to end.
     pub(crate) fn note(&mut self, key: K, start: Lsn, error: &Error) {
-        if !matches!(error, Error::Storage(StorageError::NoSpace { .. })) {
+        if !matches!(
+            error,
+            Error::Storage(StorageError::NoSpace { .. }) | Error::Killed
+        ) {
             self.failed.insert(key, start);
         }
     }
@@ -88,5 +91,7 @@ mod tests {
             Turn::InLine,
             "a full disk is not its own reason"
         );
+        aside.note(9, old, &Error::Killed);
+        assert_eq!(aside.turn(&9, old), Turn::InLine, "OP4: nor is a kill");
     }
 }

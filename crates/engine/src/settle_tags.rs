@@ -47,6 +47,19 @@ impl Database {
         }
     }
 
+    /// The same for one table, though it failed before: who commands it is to hear why. True if something changed.
+    pub(crate) fn settle_tags_of(&self, table: &Table) -> Result<bool> {
+        self.poison.check()?;
+        let horizon = self.txns.horizon();
+        let is_tagged = table.base.shape().runs.iter().any(|run| run.is_tagged());
+        let mut changed = is_tagged && self.settle_rows(table, horizon)?;
+        for index in &table.indexes {
+            let is_tagged = index.parts().runs.iter().any(|run| run.tag.is_some());
+            changed |= is_tagged && self.settle_index(table, index, horizon);
+        }
+        Ok(changed)
+    }
+
     /// True if a step would change something.
     pub(crate) fn settle_tags_due(&self) -> bool {
         let horizon = self.txns.horizon();

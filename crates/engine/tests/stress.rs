@@ -385,6 +385,26 @@ fn a_kill_that_came_before_a_statement_does_not_end_it() {
     one.session.rollback().unwrap();
 }
 
+/// It took no snapshot and changed nothing, so there is no transaction to be ended with it.
+#[test]
+fn a_kill_of_a_statement_that_began_no_transaction_ends_with_it() {
+    let (bench, [first, _], [_, mut two]) = two_on_two();
+    for commits in [true, false] {
+        two.session.begin_statement().unwrap();
+        two.session.gate().kill();
+        if commits {
+            two.session.commit().unwrap();
+        } else {
+            two.session.rollback().unwrap();
+        }
+        two.session.begin_statement().unwrap();
+        assert!(!two.session.gate().is_killed(), "T39");
+        two.session.end_statement();
+        rename(&mut two, &bench.table, first).unwrap();
+        two.session.commit().unwrap();
+    }
+}
+
 #[test]
 fn a_wait_ends_at_its_limit_and_the_next_in_line_gets_the_row() {
     let (bench, [first, _], [mut one, mut two]) = two_on_two();

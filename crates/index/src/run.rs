@@ -164,6 +164,12 @@ impl RunPiece {
         self.section().stored_bytes
     }
 
+    /// Bytes of all sections of its file.
+    pub fn bytes_beside(&self) -> u64 {
+        let sections = self.file.sections().iter();
+        sections.map(|section| section.stored_bytes).sum()
+    }
+
     /// Key of the first entry.
     pub fn first_key(&self) -> &[u8] {
         self.section().first_key(0)

@@ -74,6 +74,11 @@ pub trait Disk: Send + Sync + Debug {
     fn encrypts_new_files(&self) -> bool {
         false
     }
+    /// True if a file that is made now would be encrypted as this one is: with the same version of the same key, or not at all.
+    fn is_as_new_files(&self, name: &str) -> Result<bool> {
+        let _ = name;
+        Ok(true)
+    }
     /// From now on every file that is made is encrypted (rule EN18); those that are there stay as they are.
     ///
     /// # Errors

@@ -132,7 +132,8 @@ impl EncryptedDisk {
             return Ok(None);
         };
         let cipher = self.cipher_of(&header, file.name())?;
-        Ok(Some(FileState::new(cipher, len.saturating_sub(EXTRA_BYTES))))
+        let key = (header.key_id, header.key_version);
+        Ok(Some(FileState::new(cipher, key, len.saturating_sub(EXTRA_BYTES))))
     }
 
     fn cipher_of(&self, header: &EncryptionHeader, file: &str) -> Result<FileCipher> {
@@ -159,7 +160,8 @@ impl EncryptedDisk {
             salt,
             check,
         };
-        Ok((header, FileState::new(cipher, known_len)))
+        let key = (header.key_id, header.key_version);
+        Ok((header, FileState::new(cipher, key, known_len)))
     }
 
     fn create_encrypted(&self, writing: &Writing, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
@@ -334,6 +336,19 @@ impl Disk for EncryptedDisk {
 
     fn encrypts_new_files(&self) -> bool {
         self.writing.get().is_some()
+    }
+
+    fn is_as_new_files(&self, name: &str) -> Result<bool> {
+        if !self.looks() {
+            return Ok(true);
+        }
+        let now = |writing: &Writing| (writing.key_id, writing.newest_of(&*self.keys).0);
+        let key = self.writing.get().map(now);
+        if let Some(known) = self.files.lock().get(name) {
+            return Ok(known.as_ref().map(|state| state.key) == key);
+        }
+        let file = self.inner.open(name, false)?;
+        Ok(self.known(name, &*file)?.map(|state| state.key) == key)
     }
 
     fn encrypt_new_files(&self) -> Result<()> {

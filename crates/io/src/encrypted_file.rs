@@ -34,6 +34,8 @@ const MEMORY_ALIGN: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct FileState {
     cipher: FileCipher,
+    /// Number and version of the key.
+    pub(crate) key: (u32, u32),
     /// See the module.
     edges: RwLock<()>,
     /// The content has at least so many bytes.
@@ -41,9 +43,10 @@ pub(crate) struct FileState {
 }
 
 impl FileState {
-    pub(crate) fn new(cipher: FileCipher, known_len: u64) -> Arc<Self> {
+    pub(crate) fn new(cipher: FileCipher, key: (u32, u32), known_len: u64) -> Arc<Self> {
         Arc::new(Self {
             cipher,
+            key,
             edges: RwLock::new(()),
             known_len: AtomicU64::new(known_len),
         })

@@ -60,6 +60,14 @@ impl SegmentStore {
         opened.map_err(|error| self.missing_piece(class, id, error))
     }
 
+    /// True if a piece file that is made now would be encrypted as this one is.
+    ///
+    /// # Errors
+    /// Those of the disk, and `NoKey`.
+    pub fn is_as_new_pieces(&self, class: SegmentClass, id: SegmentId) -> Result<bool> {
+        self.disk.is_as_new_files(&segment_name(class, id))
+    }
+
     /// Opens a piece file that was not synced: the system still has its bytes, and reading past its cache would make it
     /// write them first.
     pub(crate) fn open_unsynced_piece(

@@ -304,11 +304,47 @@ impl Life {
         }
     }
 
+    /// OPTIMIZE of a table, at times killed on its way.
+    fn optimize(&mut self) -> Step {
+        let db = Arc::clone(self.db());
+        let names = db.catalog.names("");
+        if names.is_empty() {
+            return Ok(());
+        }
+        let name = &names[self.rng.below(names.len() as u64) as usize];
+        let mut left = if self.rng.chance(50) {
+            self.rng.below(12)
+        } else {
+            u64::MAX
+        };
+        let Some(table) = self.table(name)? else {
+            return Ok(());
+        };
+        let user = User::new(&db, LOOKER, Isolation::ReadCommitted);
+        let done = table.host.optimize(&user.session, &mut |_, _| {
+            left = left.saturating_sub(1);
+            if left == 0 {
+                user.session.gate().kill();
+            }
+        });
+        let done = match done {
+            Err(Error::Killed) => Ok(()),
+            other => other.map(|_| ()),
+        };
+        let faults = Faults::new();
+        let deed = Deed::Change {
+            faults: &faults,
+            may_wait: false,
+        };
+        self.judge("OPTIMIZE", done, deed)?;
+        self.scrub()
+    }
+
     /// One random step of background work.
     pub(super) fn background(&mut self) -> Step {
         self.clock.advance_millis(self.rng.below(800));
         let db = Arc::clone(self.db());
-        let kind = self.rng.below(16);
+        let kind = self.rng.below(17);
         self.note(format!("background {kind}"));
         let done = match kind {
             0..4 => db.compact_step().and_then(|_| {
@@ -326,6 +362,7 @@ impl Life {
                 let steps = self.rng.below(20);
                 db.compact(|compaction| compaction.steps < steps).map(|_| ())
             }
+            14 => return self.optimize(),
             _ => {
                 db.housekeeping_step();
                 db.upkeep_step(true).map(|_| ())
