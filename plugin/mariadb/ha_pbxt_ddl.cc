@@ -142,8 +142,7 @@ int ha_pbxt::analyze(THD* thd, HA_CHECK_OPT*) {
   if (!session_) return HA_ADMIN_INTERNAL_ERROR;
   AdminReport report{thd, table, "analyze"};
   thd_progress_init(thd, 1);
-  pbxt_status status =
-      pbxt_table_analyze(open_table_->core(), session_->core(), report_progress, &report);
+  pbxt_status status = pbxt_table_analyze(open_table_->core(), session_->core(), report_progress, &report);
   thd_progress_end(thd);
   if (int error = fail(status)) {
     report_finding(&report, error == HA_ERR_ABORTED_BY_USER ? "stopped" : error_text());

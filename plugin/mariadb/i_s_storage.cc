@@ -63,17 +63,18 @@ static ST_FIELD_INFO pbxt_cache_columns[] = {
     Column("NAME", Varchar(32), NOT_NULL), PBXT_NUMBER("BYTES"),          PBXT_NUMBER_OR_NULL("BUDGET_BYTES"),
     PBXT_NUMBER_OR_NULL("HITS"),           PBXT_NUMBER_OR_NULL("MISSES"), CEnd()};
 
-static ST_FIELD_INFO pbxt_index_statistics_columns[] = {PBXT_TABLE_COLUMNS,
-                                                        Column("INDEX_NAME", Varchar(NAME_CHAR_LEN), NOT_NULL),
-                                                        PBXT_NUMBER("PREFIX_PARTS"),
-                                                        PBXT_NUMBER("ROWS_PER_KEY"),
-                                                        PBXT_NUMBER("ENTRIES_WHEN_SAMPLED"),
-                                                        PBXT_NUMBER("NEIGHBOURS_COMPARED"),
-                                                        PBXT_NUMBER("NEIGHBOURS_DIFFERING"),
-                                                        Column("SAMPLED", Datetime(0), NULLABLE),
-                                                        Column("SAMPLED_BY", Varchar(8), NOT_NULL),
-                                                        PBXT_NUMBER("IS_SAVED"),
-                                                        CEnd()};
+static ST_FIELD_INFO pbxt_index_statistics_columns[] = {
+    PBXT_TABLE_COLUMNS,
+    Column("INDEX_NAME", Varchar(NAME_CHAR_LEN), NOT_NULL),
+    PBXT_NUMBER("PREFIX_PARTS"),
+    PBXT_NUMBER("ROWS_PER_KEY"),
+    PBXT_NUMBER("ENTRIES_WHEN_SAMPLED"),
+    PBXT_NUMBER("NEIGHBOURS_COMPARED"),
+    PBXT_NUMBER("NEIGHBOURS_DIFFERING"),
+    Column("SAMPLED", Datetime(0), NULLABLE),
+    Column("SAMPLED_BY", Varchar(8), NOT_NULL),
+    PBXT_NUMBER("IS_SAVED"),
+    CEnd()};
 
 static ST_FIELD_INFO pbxt_statistic_columns[] = {PBXT_NUMBER("ID"), Column("NAME", Varchar(32), NOT_NULL),
                                                  PBXT_NUMBER("VALUE"),
