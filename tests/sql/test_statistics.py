@@ -11,9 +11,10 @@ from sql_tools import Session, wait_for
 pytestmark = pytest.mark.pbxt_only
 
 ROWS = 40_000
+# The server shows the name of a partition as that of a file of old.
 LINES = (
-    "SELECT TABLE_NAME, INDEX_NAME, PREFIX_PARTS, ENTRIES_WHEN_SAMPLED, NEIGHBOURS_COMPARED, NEIGHBOURS_DIFFERING, SAMPLED, SAMPLED_BY, IS_SAVED"
-    " FROM information_schema.PBXT_INDEX_STATISTICS WHERE TABLE_SCHEMA = '{}' AND TABLE_NAME LIKE '{}%' ORDER BY 1, 2, 3"
+    "SELECT REPLACE(TABLE_NAME, '#mysql50#', '') AS name, INDEX_NAME, PREFIX_PARTS, ENTRIES_WHEN_SAMPLED, NEIGHBOURS_COMPARED, NEIGHBOURS_DIFFERING, SAMPLED, SAMPLED_BY, IS_SAVED"
+    " FROM information_schema.PBXT_INDEX_STATISTICS WHERE TABLE_SCHEMA = '{}' HAVING name LIKE '{}%' ORDER BY 1, 2, 3"
 )
 OK = "OK"
 
@@ -39,7 +40,7 @@ def analyzed(session, database, table="t"):
 
 def rows_told(session, table="t", index="kv"):
     plan = session.rows(f"EXPLAIN SELECT STRAIGHT_JOIN * FROM (SELECT 1 AS x UNION SELECT 2) d, {table} FORCE INDEX ({index}) WHERE {table}.v = d.x")
-    return next(line[8] for line in plan if line[2] == table)
+    return int(next(line[8] for line in plan if line[2] == table))
 
 
 @pytest.fixture
@@ -260,7 +261,7 @@ def test_alter_keeps_the_statistics_of_indexes_that_stay(server):
     assert analyzed(session, "d", "tt") == [("tt", index) for index in ("PRIMARY", "kw", "kx")]
     session.ok("ALTER TABLE tt DROP INDEX kw")
     # Another index under the name of one that was dropped.
-    session.ok("ALTER TABLE tt DROP INDEX kx, ADD INDEX kw (v), ALGORITHM=NOCOPY")
+    session.ok("ALTER TABLE tt DROP INDEX kx, ADD INDEX kw (v, w), ALGORITHM=NOCOPY")
     assert analyzed(session, "d", "tt") == [("tt", "PRIMARY")]
     assert rows_told(session, "tt", "kw") in range(9, 12)
     session.close()
