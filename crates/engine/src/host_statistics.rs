@@ -13,7 +13,7 @@ use crate::host::HostTable;
 use crate::key_sample::{KeySample, SampleSource, SampledBy};
 use crate::session::Session;
 use crate::statistics::StatisticsOptions;
-use crate::table::Table;
+use crate::table::{Index, Table};
 use pbxt_base::stop_point;
 use pbxt_txlog::Space;
 
@@ -49,7 +49,7 @@ impl HostTable {
     /// `Killed`, and whatever stands against reading an index or writing the log: statistics are then as they were.
     pub fn analyze(&self, session: &Session, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let db = self.database();
-        let parts: Vec<_> = self.table().indexes.iter().map(|index| index.parts()).collect();
+        let parts: Vec<_> = self.table().indexes.iter().map(Index::parts).collect();
         let sizes: Vec<_> = (self.table().indexes.iter())
             .map(|index| index.statistics().size(SampledBy::Analyze))
             .collect();

@@ -205,7 +205,7 @@ impl Taking<'_> {
         entries.seek(self.source.parts, self.source.cache, &SeekPos::START, true)?;
         while let Some(entry) = entries.peek() {
             // Events of one row under one key are judged together.
-            if stretch.entries.len() >= STRETCH_ENTRIES && !stretch.ends_with_row_of(&entry) {
+            if stretch.entries.len() >= STRETCH_ENTRIES && !stretch.ends_with_row_of(entry) {
                 self.compare(&stretch)?;
                 stretch.clear();
                 step()?;
@@ -309,7 +309,7 @@ impl Stretch {
     }
 
     /// True if the last entry is of the row and key of this one.
-    fn ends_with_row_of(&self, entry: &EntryView<'_>) -> bool {
+    fn ends_with_row_of(&self, entry: EntryView<'_>) -> bool {
         let from = self.entries.len().checked_sub(2);
         let from = from.map_or(0, |before| self.entries[before].0);
         let last = self.entries.last();
