@@ -8,6 +8,7 @@
 #include "foreign_keys_ddl.h"
 #include "ha_pbxt.h"
 #include "pbxt_optimize.h"
+#include "pbxt_statistics.h"
 #include "session.h"
 
 // After the server's own headers, which it needs.
@@ -27,25 +28,27 @@ void warn_about_directories(THD* thd, const HA_CREATE_INFO* create_info) {
   warn_about(thd, create_info->index_file_name, "INDEX DIRECTORY");
 }
 
-struct CheckReport {
+/* Where an administrative statement answers to. */
+struct AdminReport {
   THD* thd;
   TABLE* table;
+  const char* operation;
 };
 
 void report_finding(void* context, const char* text) {
-  const CheckReport* report = static_cast<const CheckReport*>(context);
+  const AdminReport* report = static_cast<const AdminReport*>(context);
   const TABLE_SHARE* share = report->table->s;
-  print_check_msg(report->thd, share->db.str, share->table_name.str, "check", "error", text, 1);
+  print_check_msg(report->thd, share->db.str, share->table_name.str, report->operation, "error", text, 1);
 }
 
 /* A line of the answer to OPTIMIZE. */
-void say(const CheckReport& report, const char* kind, const char* text) {
+void say(const AdminReport& report, const char* kind, const char* text) {
   const TABLE_SHARE* share = report.table->s;
-  print_check_msg(report.thd, share->db.str, share->table_name.str, "optimize", kind, text, 0);
+  print_check_msg(report.thd, share->db.str, share->table_name.str, report.operation, kind, text, 0);
 }
 
 void report_progress(void* context, uint64_t done, uint64_t total) {
-  thd_progress_report(static_cast<const CheckReport*>(context)->thd, done, total);
+  thd_progress_report(static_cast<const AdminReport*>(context)->thd, done, total);
 }
 
 }  // namespace
@@ -124,7 +127,7 @@ ulonglong ha_pbxt::table_version() const {
 int ha_pbxt::check(THD* thd, HA_CHECK_OPT* options) {
   if (!session_) return HA_ADMIN_INTERNAL_ERROR;
   bool asks_parents = options->flags & T_EXTEND;
-  CheckReport report{thd, table};
+  AdminReport report{thd, table, "check"};
   uint64_t findings = 0;
   thd_progress_init(thd, asks_parents ? 2 : 1);
   bool is_quick = (options->flags & T_QUICK) && !asks_parents;
@@ -144,7 +147,7 @@ int ha_pbxt::check(THD* thd, HA_CHECK_OPT* options) {
 
 int ha_pbxt::optimize(THD* thd, HA_CHECK_OPT*) {
   if (!session_) return HA_ADMIN_INTERNAL_ERROR;
-  CheckReport report{thd, table};
+  AdminReport report{thd, table, "optimize"};
   pbxt_optimized done{};
   thd_progress_init(thd, 1);
   pbxt_status status =
@@ -164,8 +167,16 @@ int ha_pbxt::optimize(THD* thd, HA_CHECK_OPT*) {
   return HA_ADMIN_OK;
 }
 
-int ha_pbxt::analyze(THD*, HA_CHECK_OPT*) {
-  if (fail(pbxt_table_analyze(open_table_->core())) != 0) return HA_ADMIN_FAILED;
+int ha_pbxt::analyze(THD* thd, HA_CHECK_OPT*) {
+  if (!session_) return HA_ADMIN_INTERNAL_ERROR;
+  AdminReport report{thd, table, "analyze"};
+  thd_progress_init(thd, 1);
+  pbxt_status status = pbxt_table_analyze(open_table_->core(), session_->core(), report_progress, &report);
+  thd_progress_end(thd);
+  if (int error = fail(status)) {
+    report_finding(&report, error == HA_ERR_ABORTED_BY_USER ? "stopped" : error_text());
+    return HA_ADMIN_FAILED;
+  }
   info(HA_STATUS_CONST | HA_STATUS_VARIABLE | HA_STATUS_TIME);
   return HA_ADMIN_OK;
 }

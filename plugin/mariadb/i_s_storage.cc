@@ -1,6 +1,7 @@
 /*
  * i_s_storage.cc: INFORMATION_SCHEMA.PBXT_TABLES, PBXT_INDEXES, PBXT_RUNS, PBXT_SEGMENTS, PBXT_CACHES: what
- * the database consists of; and PBXT_STATISTICS, as the PBXT of 2010 had it.
+ * the database consists of; PBXT_INDEX_STATISTICS: what the optimizer is told of keys, and why; and
+ * PBXT_STATISTICS, as the PBXT of 2010 had it.
  *
  * The engine makes the lines, cell by cell; the columns here stand in the order of its cells (pbxt_list).
  * Shown to users with the PROCESS privilege.
@@ -62,6 +63,19 @@ static ST_FIELD_INFO pbxt_cache_columns[] = {
     Column("NAME", Varchar(32), NOT_NULL), PBXT_NUMBER("BYTES"),          PBXT_NUMBER_OR_NULL("BUDGET_BYTES"),
     PBXT_NUMBER_OR_NULL("HITS"),           PBXT_NUMBER_OR_NULL("MISSES"), CEnd()};
 
+static ST_FIELD_INFO pbxt_index_statistics_columns[] = {
+    PBXT_TABLE_COLUMNS,
+    Column("INDEX_NAME", Varchar(NAME_CHAR_LEN), NOT_NULL),
+    PBXT_NUMBER("PREFIX_PARTS"),
+    PBXT_NUMBER("ROWS_PER_KEY"),
+    PBXT_NUMBER("ENTRIES_WHEN_SAMPLED"),
+    PBXT_NUMBER("NEIGHBOURS_COMPARED"),
+    PBXT_NUMBER("NEIGHBOURS_DIFFERING"),
+    Column("SAMPLED", Datetime(0), NULLABLE),
+    Column("SAMPLED_BY", Varchar(8), NOT_NULL),
+    PBXT_NUMBER("IS_SAVED"),
+    CEnd()};
+
 static ST_FIELD_INFO pbxt_statistic_columns[] = {PBXT_NUMBER("ID"), Column("NAME", Varchar(32), NOT_NULL),
                                                  PBXT_NUMBER("VALUE"),
                                                  Column("SHORT_NAME", Varchar(16), NOT_NULL), CEnd()};
@@ -87,6 +101,9 @@ int store_line(void* context, const pbxt_cell* cells, size_t count) noexcept {
         split_path(cell->text, &schema, &table);
         row.text_or_null(schema);
         row.text_or_null(table);
+        break;
+      case PBXT_CELL_TIME:
+        row.time_or_null(cell->number);
         break;
       default:
         row.null();
@@ -173,6 +190,10 @@ int init_segments_table(void* schema_table) {
 
 int init_caches_table(void* schema_table) {
   return init_table(schema_table, Show::pbxt_cache_columns, fill_list<PBXT_LIST_CACHES>);
+}
+
+int init_index_statistics_table(void* schema_table) {
+  return init_table(schema_table, Show::pbxt_index_statistics_columns, fill_list<PBXT_LIST_INDEX_STATISTICS>);
 }
 
 int init_statistics_table(void* schema_table) {

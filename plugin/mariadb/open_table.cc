@@ -5,13 +5,25 @@
 
 #include <algorithm>
 
+#include "pbxt_statistics.h"
+
 namespace pbxt {
 
 pbxt_status OpenTable::open(const TABLE* table, const char* name) {
   definition_.build(table, name);
   note_reset_bytes(table);
   pbxt_status status = pbxt_table_open(db, &definition_.def, &core_);
+  if (status == PBXT_OK) status = tell_statistics_options(table);
   return status == PBXT_OK ? extended_keys_.learn(table, definition_, core_) : status;
+}
+
+/* Options of the server's own, which most know from InnoDB (rule ST9 of docs/statistics.md). */
+pbxt_status OpenTable::tell_statistics_options(const TABLE* table) {
+  pbxt_statistics_options options{};
+  options.leaves = table->s->stats_sample_pages;
+  options.is_fixed = table->s->stats_auto_recalc == HA_STATS_AUTO_RECALC_OFF;
+  options.is_passing = (table->s->db_create_options & HA_OPTION_NO_STATS_PERSISTENT) != 0;
+  return pbxt_set_statistics_options(core_, &options);
 }
 
 /* Lets every nullable column of fixed length reset itself in a record of its own and keeps what it wrote. */

@@ -38,6 +38,7 @@ class OpenTable {
     uchar null_bit;
   };
   void note_reset_bytes(const TABLE* table);
+  pbxt_status tell_statistics_options(const TABLE* table);
 
   std::vector<ResetBytes> resets_; /* nullable columns whose bytes while NULL are not all zero */
   std::vector<uchar> reset_record_;

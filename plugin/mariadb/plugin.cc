@@ -162,4 +162,6 @@ maria_declare_plugin(pbxt){
     PBXT_INFORMATION_SCHEMA("PBXT_SEGMENTS", "Files of PBXT and what they are for", init_segments_table),
     PBXT_INFORMATION_SCHEMA("PBXT_CACHES", "Memory of PBXT by what is in it", init_caches_table),
     PBXT_INFORMATION_SCHEMA("PBXT_STATISTICS", "Figures of PBXT under their names of 2010",
-                            init_statistics_table) maria_declare_plugin_end;
+                            init_statistics_table),
+    PBXT_INFORMATION_SCHEMA("PBXT_INDEX_STATISTICS", "Rows per key of PBXT and what they were estimated from",
+                            init_index_statistics_table) maria_declare_plugin_end;

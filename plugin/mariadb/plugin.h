@@ -86,6 +86,7 @@ int init_runs_table(void* schema_table);
 int init_segments_table(void* schema_table);
 int init_caches_table(void* schema_table);
 int init_statistics_table(void* schema_table);
+int init_index_statistics_table(void* schema_table);
 
 /* host_callbacks.cc */
 const pbxt_host* host_callbacks();

@@ -586,11 +586,9 @@ typedef struct pbxt_table_info {
 } pbxt_table_info;
 pbxt_status pbxt_get_table_info(pbxt_table* table, pbxt_table_info* out);
 uint64_t pbxt_rows_estimate(pbxt_table* table); /* that of pbxt_table_info alone: one load */
-/* Rows per distinct value for each prefix of 1..parts parts, estimated from samples that are kept until the
-   index grew by a tenth, at least 1. `out` has room for `parts` initialized numbers. */
+/* Rows per distinct value for each prefix of 1..parts parts, at least 1, estimated from samples
+   (pbxt_statistics.h). `out` has room for `parts` initialized numbers. */
 pbxt_status pbxt_rows_per_key(pbxt_table* table, uint32_t index, uint64_t* out, uint32_t parts);
-/* ANALYZE: the next pbxt_rows_per_key samples anew. */
-pbxt_status pbxt_table_analyze(pbxt_table* table);
 /* The host's definition version kept with the table. *len in: capacity; out: bytes. */
 pbxt_status pbxt_table_host_version(pbxt_db* db, const char* name, size_t name_len, uint8_t* out,
                                     size_t* len);

@@ -24,14 +24,18 @@ typedef enum pbxt_list_kind {
   /* file, what it holds, state, bytes, bytes that are named or nothing */
   PBXT_LIST_SEGMENTS = 3,
   /* name, bytes, budget or nothing, hits or nothing, misses or nothing */
-  PBXT_LIST_CACHES = 4
+  PBXT_LIST_CACHES = 4,
+  /* table, index, parts of a prefix, rows for each of its values, entries when sampled, neighbours compared,
+     those that differ in the prefix, when, by whom, 1 if it outlives the process */
+  PBXT_LIST_INDEX_STATISTICS = 5
 } pbxt_list_kind;
 
 typedef enum pbxt_cell_kind {
   PBXT_CELL_NOTHING = 0,
   PBXT_CELL_NUMBER = 1,
   PBXT_CELL_TEXT = 2,
-  PBXT_CELL_TABLE = 3 /* text: a table's name as given at create */
+  PBXT_CELL_TABLE = 3, /* text: a table's name as given at create */
+  PBXT_CELL_TIME = 4   /* number: Unix seconds */
 } pbxt_cell_kind;
 
 typedef struct pbxt_cell {

@@ -6,8 +6,8 @@ use crate::guard::{Failure, call};
 use crate::sight::{PbxtText, text_of};
 use crate::status::Status;
 use pbxt::{
-    CacheLine, Compression, ConflictMode, Error, IndexLine, RunLevel, RunLine, RunTotals, SegmentLine,
-    SegmentState, SegmentUse, TableLine,
+    CacheLine, Compression, ConflictMode, Error, IndexLine, IndexStatisticsLine, RunLevel, RunLine,
+    RunTotals, SampledBy, SegmentLine, SegmentState, SegmentUse, TableLine,
 };
 use pbxt_base::TxnId;
 use std::ffi::c_void;
@@ -27,6 +27,7 @@ const NOTHING: u32 = 0;
 const NUMBER: u32 = 1;
 const TEXT: u32 = 2;
 const TABLE: u32 = 3;
+const TIME: u32 = 4;
 
 /// The caller's function, told of a line; it ends the list by an answer that is not 0.
 type EachLine = unsafe extern "C" fn(*mut c_void, *const PbxtCell, usize) -> i32;
@@ -78,6 +79,13 @@ fn table_name(name: &str) -> PbxtCell {
     PbxtCell {
         kind: TABLE,
         ..word(name)
+    }
+}
+
+fn time(unix_seconds: u64) -> PbxtCell {
+    PbxtCell {
+        kind: TIME,
+        ..unix_seconds.into()
     }
 }
 
@@ -190,6 +198,25 @@ fn cache_cells(line: &CacheLine) -> Vec<PbxtCell> {
     ]
 }
 
+fn statistics_cells(line: &IndexStatisticsLine) -> Vec<PbxtCell> {
+    let by = match line.by {
+        SampledBy::Use => "use",
+        SampledBy::Analyze => "ANALYZE",
+    };
+    vec![
+        table_name(&line.table),
+        word(&line.index),
+        line.parts.into(),
+        line.rows_per_value.into(),
+        line.entries.into(),
+        line.compared.into(),
+        line.differing.into(),
+        time(line.taken),
+        word(by),
+        line.saved.into(),
+    ]
+}
+
 /// See the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_list(db: *mut PbxtDb, list: u32, each: EachLine, ctx: *mut c_void) -> Status {
@@ -205,6 +232,10 @@ pub unsafe extern "C" fn pbxt_list(db: *mut PbxtDb, list: u32, each: EachLine, c
             2 => db.list_runs().iter().any(|line| tell(run_cells(line))),
             3 => db.list_segments()?.iter().any(|line| tell(segment_cells(line))),
             4 => db.list_caches().iter().any(|line| tell(cache_cells(line))),
+            5 => db
+                .list_index_statistics()
+                .iter()
+                .any(|line| tell(statistics_cells(line))),
             _ => return Err(Failure::from(Error::Invalid(format!("there is no list {list}")))),
         };
         Ok(())

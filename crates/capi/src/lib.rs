@@ -27,6 +27,7 @@ mod reports;
 mod salvage;
 mod session;
 mod sight;
+mod statistics;
 mod status;
 mod table;
 
@@ -55,5 +56,6 @@ pub use reports::*;
 pub use salvage::*;
 pub use session::*;
 pub use sight::*;
+pub use statistics::*;
 pub use status::Status;
 pub use table::*;

@@ -293,16 +293,6 @@ unsafe fn numbers<'a>(out: *mut u64, count: usize) -> Result<&'a mut [u64], Erro
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_table_analyze(handle: *mut PbxtTable) -> Status {
-    call(|| {
-        // SAFETY: a valid handle.
-        unsafe { table(handle)? }.host.forget_statistics();
-        Ok(())
-    })
-}
-
-/// See the header.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_table_host_version(
     db: *mut PbxtDb,
     name: *const c_char,

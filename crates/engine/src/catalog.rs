@@ -7,6 +7,7 @@
 
 use crate::definition::TableDef;
 use crate::error::{Error, Result};
+use crate::key_sample::KeySample;
 use crate::table::Table;
 use parking_lot::RwLock;
 use pbxt_base::codec::{Reader, push_bytes, push_u32, push_u64};
@@ -21,6 +22,8 @@ pub(crate) enum CatalogOp {
     Put(Box<TableDef>, u64),
     Drop(TableId),
     Rename(TableId, String),
+    /// What an ANALYZE found of these indexes.
+    Statistics(TableId, Vec<(IndexId, KeySample)>),
 }
 
 impl CatalogOp {
@@ -44,6 +47,17 @@ impl CatalogOp {
                 push_bytes(&mut bytes, name.as_bytes());
                 (3, bytes)
             }
+            Self::Statistics(id, samples) => {
+                push_u32(&mut bytes, id.raw());
+                let mut image = Vec::new();
+                for (index, sample) in samples {
+                    push_u32(&mut bytes, index.raw());
+                    image.clear();
+                    sample.encode(&mut image);
+                    push_bytes(&mut bytes, &image);
+                }
+                (4, bytes)
+            }
         }
     }
 
@@ -61,6 +75,14 @@ impl CatalogOp {
                     id,
                     String::from_utf8_lossy(reader.length_prefixed()?).into_owned(),
                 ))
+            }
+            4 => {
+                let (id, mut samples) = (TableId::new(reader.u32()?), Vec::new());
+                while !reader.rest().is_empty() {
+                    let index = IndexId::new(reader.u32()?);
+                    samples.push((index, KeySample::decode(reader.length_prefixed()?)?));
+                }
+                Ok(Self::Statistics(id, samples))
             }
             other => Err(Error::Invalid(format!(
                 "catalog operation {other} in the log is unknown: use a newer PBXT"
@@ -238,6 +260,48 @@ fn next_id(last: &AtomicU32, what: &str) -> Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key_sample::SampledBy;
+
+    #[test]
+    fn golden_statistics_operation() {
+        let sample = |by, changes| KeySample {
+            entries: 0x0300,
+            taken: 0x6500_0000,
+            by,
+            pairs: 0x0200,
+            changes,
+        };
+        let samples = vec![
+            (IndexId::new(9), sample(SampledBy::Analyze, vec![5, 0x0100])),
+            (IndexId::new(10), sample(SampledBy::Use, vec![])),
+        ];
+        let op = CatalogOp::Statistics(TableId::new(3), samples);
+        let numbers = |by: u8| {
+            [
+                &[0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x65, 0, 0, 0, 0, by, 0, 2][..],
+                &[0; 6],
+            ]
+            .concat()
+        };
+        let expected = [
+            &[3, 0, 0, 0][..],
+            &[9, 0, 0, 0, 43],
+            &numbers(1),
+            &[2, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0],
+            &[10, 0, 0, 0, 27],
+            &numbers(0),
+            &[0, 0],
+        ];
+        let expected = expected.concat();
+        assert_eq!(op.encode(), (4, expected.clone()));
+        assert_eq!(CatalogOp::decode(4, &expected).expect("its own bytes"), op);
+        for cut in (1..expected.len()).filter(|cut| ![4, 52].contains(cut)) {
+            let refused = CatalogOp::decode(4, &expected[..cut]);
+            assert!(refused.is_err(), "cut after {cut} bytes");
+        }
+        let unknown = CatalogOp::decode(5, &expected).expect_err("K2").to_string();
+        assert!(unknown.contains("operation 5"), "{unknown}");
+    }
 
     #[test]
     fn when_all_numbers_have_been_given_none_is_given_again() {

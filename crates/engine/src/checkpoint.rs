@@ -55,6 +55,7 @@ impl Database {
         self.poison.check()?;
         let superseded = self.upkeep.merged_away();
         let job = self.flight.begin(&self.store);
+        let samples = self.maintenance.samples();
         let moment = self.begin_checkpoint()?;
         stop_point!("checkpoint.after_begin");
         self.guards.drain();
@@ -76,6 +77,7 @@ impl Database {
         })?;
         drop(job);
         self.maintenance.note_done(moment.start);
+        self.maintenance.note_samples_saved(samples);
         self.upkeep.note_given_back(superseded);
         self.log.set_start(log_start);
         self.store.drop_below_log()?;
@@ -265,6 +267,9 @@ fn save_table(
     for index in &table.indexes {
         let parts = index.parts();
         out.index(index.def.id)?;
+        if let Some(sample) = index.statistics().saved_sample() {
+            out.sample(&sample)?;
+        }
         for run in &parts.runs {
             let pieces: Vec<_> = run.pieces.iter().map(|piece| piece.reference()).collect();
             named.extend(pieces.iter().map(|(id, _)| (SegmentClass::Meta, *id)));

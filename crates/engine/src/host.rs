@@ -226,23 +226,8 @@ impl HostTable {
         self.table.autoinc.set(self.db.log(), self.table.id, next)
     }
 
-    /// Writes rows per distinct value of each prefix of 1, 2, ... parts of an index, estimated and at least 1.
-    pub fn rows_per_key(&self, index: usize, out: &mut [u64]) -> Result<()> {
-        let maker = self.maker(index)?;
-        let index = &self.table.indexes[index];
-        let rows = self.table.count.latest().max(0).cast_unsigned();
-        index
-            .statistics()
-            .rows_per_key(&index.parts(), &self.db.cache, maker, rows, out)
-    }
-
-    /// Lets the next `rows_per_key` look at the indexes as they are then.
-    pub fn forget_statistics(&self) {
-        let indexes = self.table.indexes.iter();
-        indexes.for_each(|index| index.statistics().forget());
-    }
-
-    fn maker(&self, index: usize) -> Result<&KeyMaker> {
+    /// Makes and compares keys of an index.
+    pub(crate) fn maker(&self, index: usize) -> Result<&KeyMaker> {
         self.makers.get(index).ok_or_else(|| {
             Error::Invalid(format!(
                 "table '{}' has no index number {index}",

@@ -11,6 +11,7 @@
 use crate::definition::TableDef;
 use crate::error::{Error, Result};
 use crate::image_words::encode_words;
+use crate::key_sample::KeySample;
 use crate::row_writer::SECTION_IMAGE;
 use pbxt_base::codec::{Reader, push_bytes, push_u8, push_u32, push_u64, put_u32, put_varint};
 use pbxt_base::{Error as StorageError, IndexId, Lsn, SegmentId, TableId, TxnId};
@@ -20,7 +21,9 @@ use pbxt_txn::{Stamp, TxnTableImage};
 use std::sync::Arc;
 
 /// Format of the items.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// Had no samples of indexes.
+const FORMAT_WITHOUT_SAMPLES: u32 = 1;
 /// Raw bytes after which a block is full.
 const BLOCK_BYTES: usize = 256 << 10;
 /// Bytes of a large value that go into one item.
@@ -41,6 +44,7 @@ mod kind {
     pub(super) const INDEX: u8 = 8;
     pub(super) const INDEX_RUN: u8 = 9;
     pub(super) const END: u8 = 10;
+    pub(super) const SAMPLE: u8 = 11;
 }
 
 /// What holds for the whole database.
@@ -102,6 +106,8 @@ pub(crate) enum ImageItem<'a> {
     /// The next older run of the table before.
     RowRun(RunImage),
     Index(IndexId),
+    /// What is known of the keys of the index before.
+    Sample(KeySample),
     /// The next older run of the index before.
     IndexRun(RunImage),
 }
@@ -198,6 +204,11 @@ impl ImageWriter {
     /// Begins an index of the table.
     pub(crate) fn index(&mut self, id: IndexId) -> Result<()> {
         self.item(kind::INDEX, |out| push_u32(out, id.raw()))
+    }
+
+    /// What is known of the keys of the index.
+    pub(crate) fn sample(&mut self, sample: &KeySample) -> Result<()> {
+        self.item(kind::SAMPLE, |out| sample.encode(out))
     }
 
     /// The next older run of the index.
@@ -427,13 +438,14 @@ fn decode<'a>(kind: u8, fields: &'a [u8], file: &str) -> Result<ImageItem<'a>> {
         kind::ROW_RUN => ImageItem::RowRun(read_run(&mut reader)?),
         kind::INDEX => ImageItem::Index(IndexId::new(reader.u32()?)),
         kind::INDEX_RUN => ImageItem::IndexRun(read_run(&mut reader)?),
+        kind::SAMPLE => ImageItem::Sample(KeySample::decode(fields)?),
         other => return Err(unknown("an item of a checkpoint image", u64::from(other)).into()),
     })
 }
 
 fn read_head(reader: &mut Reader<'_>, file: &str) -> Result<ImageHead> {
     let format = reader.u32()?;
-    if format != FORMAT {
+    if !(FORMAT_WITHOUT_SAMPLES..=FORMAT).contains(&format) {
         return Err(Error::Storage(StorageError::WrongVersion {
             file: file.to_owned(),
             found: format,

@@ -3,6 +3,7 @@
 use super::*;
 use crate::definition::{Compression, ConflictMode};
 use crate::image_words::decode_words;
+use crate::key_sample::SampledBy;
 use pbxt_base::{Addr, CommitTs, RowId};
 use pbxt_rowmap::MapWord;
 use pbxt_rows::{Column, ColumnKind, Schema};
@@ -113,6 +114,16 @@ fn words() -> [u64; 3] {
     ]
 }
 
+fn sample() -> KeySample {
+    KeySample {
+        entries: 0x0300,
+        taken: 0x6500_0000,
+        by: SampledBy::Analyze,
+        pairs: 0x0200,
+        changes: vec![5, 0x0100],
+    }
+}
+
 /// One item of each kind.
 fn write(store: &Arc<SegmentStore>) -> Result<SegmentId> {
     let mut out = ImageWriter::create(store, &head())?;
@@ -124,12 +135,13 @@ fn write(store: &Arc<SegmentStore>) -> Result<SegmentId> {
     out.gone(&[0xaa, 0xbb])?;
     out.row_run(&run())?;
     out.index(IndexId::new(9))?;
+    out.sample(&sample())?;
     out.index_run(&run())?;
     out.finish()
 }
 
 const GOLDEN: &str = "
-    01 1f000000  01000000 0010000000000000 0002000000000000 03000000 09000000 02 0102
+    01 1f000000  02000000 0010000000000000 0002000000000000 03000000 09000000 02 0102
     02 TXNS
     03 23000000  47 02 7861 05 01 03000000 ffffffffffffffff 01 0006000000000000 0806000000000000
     04 LENGTH000000  DEFINITION
@@ -138,8 +150,9 @@ const GOLDEN: &str = "
     06 02000000  aabb
     07 14000000  46 800e 02 02000000 00000000 04000000 01000000
     08 04000000  09000000
+    0b 2b000000  0003000000000000 0000006500000000 01 0002000000000000 0200 0500000000000000 0001000000000000
     09 14000000  46 800e 02 02000000 00000000 04000000 01000000
-    0a 08000000  0900000000000000";
+    0a 08000000  0a00000000000000";
 
 #[test]
 fn golden_image() {
@@ -197,9 +210,30 @@ fn an_image_comes_back_item_by_item() {
     next(Some(ImageItem::Gone(&[0xaa, 0xbb])));
     next(Some(ImageItem::RowRun(run())));
     next(Some(ImageItem::Index(IndexId::new(9))));
+    next(Some(ImageItem::Sample(sample())));
     next(Some(ImageItem::IndexRun(run())));
     next(None);
     next(None);
+}
+
+#[test]
+fn an_image_without_samples_of_the_format_before_is_read() {
+    let disk = SimDisk::new();
+    let store = store(&disk);
+    let of_format = |format: u32| {
+        let mut out = ImageWriter::create(&store, &head()).expect("created");
+        put_u32(&mut out.block, ITEM_HEAD_BYTES, format);
+        out.index(IndexId::new(9)).expect("written");
+        let id = out.finish().expect("written");
+        ImageReader::open(&store, id).expect("a whole file")
+    };
+    for format in [FORMAT_WITHOUT_SAMPLES, FORMAT] {
+        let mut reader = of_format(format);
+        assert_eq!(reader.next_item().expect("known"), Some(ImageItem::Head(head())));
+        let index = reader.next_item().expect("known");
+        assert_eq!(index, Some(ImageItem::Index(IndexId::new(9))));
+        assert_eq!(reader.next_item().expect("known"), None);
+    }
 }
 
 #[test]
@@ -247,13 +281,15 @@ fn an_image_of_another_format_or_without_its_end_is_refused() {
         assert!(error.contains(expected) && error.contains("meta"), "{error}");
     };
     let index = [8, 4, 0, 0, 0, 9, 0, 0, 0];
-    refused(&[1, 4, 0, 0, 0, 2, 0, 0, 0], "format version 2");
+    refused(&[1, 4, 0, 0, 0, 3, 0, 0, 0], "format version 3");
+    refused(&[1, 4, 0, 0, 0, 0, 0, 0, 0], "format version 0");
     refused(&index, "found none behind item 1");
     refused(
         &[&index[..], &[10, 8, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]].concat(),
         "expected 1 items",
     );
     refused(&[8, 5, 0, 0, 0, 9, 0, 0, 0], "over the end of its block");
-    refused(&[11, 0, 0, 0, 0], "number 11");
+    refused(&[12, 0, 0, 0, 0], "number 12");
+    refused(&[11, 1, 0, 0, 0, 0], "more bytes");
     refused(&[7, 1, 0, 0, 0, 3], "more bytes");
 }

@@ -8,6 +8,7 @@
 use crate::database::Database;
 use crate::definition::{Compression, ConflictMode};
 use crate::error::Result;
+use crate::key_sample::{SampledBy, rows_per_value};
 use crate::status::{RunTotals, TableInfo};
 use crate::table::{Index, Table};
 use pbxt_base::{IndexId, SegmentId, TxnId};
@@ -56,6 +57,31 @@ pub struct IndexLine {
     pub runs: RunTotals,
     /// Of entries that are in no run.
     pub memory_bytes: u64,
+}
+
+/// A prefix of an index that was sampled.
+#[derive(Debug, Clone)]
+pub struct IndexStatisticsLine {
+    /// Name of its table.
+    pub table: Arc<str>,
+    /// Its own name.
+    pub index: String,
+    /// Columns of the prefix, those of the extension included.
+    pub parts: u64,
+    /// Rows for each value of the prefix, as the optimizer is told now.
+    pub rows_per_value: u64,
+    /// Entries the index had.
+    pub entries: u64,
+    /// Neighbours that were compared.
+    pub compared: u64,
+    /// Of those, how many differ in the prefix.
+    pub differing: u64,
+    /// When, in Unix seconds.
+    pub taken: u64,
+    /// Who asked for the sample.
+    pub by: SampledBy,
+    /// It outlives the process.
+    pub saved: bool,
 }
 
 /// Where a run stands.
@@ -174,6 +200,18 @@ impl Database {
             lines.collect::<Vec<_>>()
         };
         tables.iter().flat_map(of).collect()
+    }
+
+    /// What is known of the keys of indexes, by table; an index that nobody has asked about has no line.
+    pub fn list_index_statistics(&self) -> Vec<IndexStatisticsLine> {
+        let mut lines = Vec::new();
+        for table in self.tables_in_order() {
+            let name = table.name();
+            for index in &table.indexes {
+                statistics_lines(&name, &table, index, &mut lines);
+            }
+        }
+        lines
     }
 
     /// All runs: of each table those of its rows, then those of its indexes.
@@ -298,6 +336,27 @@ fn table_line(table: &Table) -> TableLine {
         compression: def.compression,
         conflict_mode: def.conflict_mode,
         temporary: def.temporary,
+    }
+}
+
+fn statistics_lines(name: &Arc<str>, table: &Table, index: &Index, lines: &mut Vec<IndexStatisticsLine>) {
+    let Some(sample) = index.statistics().sample() else {
+        return;
+    };
+    let saved = !table.temporary && index.statistics().is_saved();
+    for (parts, &differing) in (1..).zip(&sample.changes) {
+        lines.push(IndexStatisticsLine {
+            table: Arc::clone(name),
+            index: index.def.name.clone(),
+            parts,
+            rows_per_value: rows_per_value(table.latest_rows(), differing, sample.pairs),
+            entries: sample.entries,
+            compared: sample.pairs,
+            differing,
+            taken: sample.taken,
+            by: sample.by,
+            saved,
+        });
     }
 }
 

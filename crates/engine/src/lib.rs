@@ -128,6 +128,7 @@ mod held_rows;
 mod homing;
 pub mod host;
 mod host_record;
+mod host_statistics;
 mod idle;
 mod image;
 mod image_words;
@@ -137,6 +138,7 @@ mod index_keys;
 mod index_merge;
 mod index_merge_plan;
 mod inventory;
+mod key_sample;
 mod keys;
 mod latch;
 mod locking;
@@ -210,8 +212,10 @@ pub use host_record::{HostRecordDef, RecordColumn};
 pub use index_build::IndexBuild;
 pub use index_cursor::Seek;
 pub use inventory::{
-    CacheLine, IndexLine, RunLevel, RunLine, SegmentLine, SegmentState, SegmentUse, TableLine,
+    CacheLine, IndexLine, IndexStatisticsLine, RunLevel, RunLine, SegmentLine, SegmentState, SegmentUse,
+    TableLine,
 };
+pub use key_sample::{KeySample, SampledBy};
 pub use keys::KeyChanges;
 pub use locking::Busy;
 pub use maintenance::MaintenanceStatus;
@@ -228,6 +232,7 @@ pub use sight::{LockKind, Locked, TxnInfo, TxnWait};
 pub use sight_locks::{Listing, LockInfo, LockState, LockWaitInfo};
 pub use snapshot_age::OldestSnapshot;
 pub use space::Space;
+pub use statistics::StatisticsOptions;
 pub use status::{RunTotals, Status, TableInfo};
 pub use table::{Generation, Table};
 pub use version::RowVersion;

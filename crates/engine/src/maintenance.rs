@@ -55,6 +55,9 @@ pub(crate) struct Maintenance {
     pub unnamed: Mutex<(u64, u64)>,
     /// Loads whose records lie at or behind the newest durable checkpoint: LSN of their stamp, of the record (rule D23).
     loads: Mutex<Vec<(Lsn, Lsn)>>,
+    /// Samples of indexes that questions have taken, and how many of them the newest checkpoint has (rule ST5).
+    samples: AtomicU64,
+    samples_saved: AtomicU64,
     worker: Mutex<Option<Worker>>,
 }
 
@@ -113,6 +116,8 @@ impl Maintenance {
             dropped: AtomicU64::new(0),
             unnamed: Mutex::default(),
             loads: Mutex::new(Vec::new()),
+            samples: AtomicU64::new(0),
+            samples_saved: AtomicU64::new(0),
             worker: Mutex::new(None),
         }
     }
@@ -144,6 +149,25 @@ impl Maintenance {
     /// A table with so many bytes of files is gone.
     pub(crate) fn note_dropped(&self, bytes: u64) {
         self.dropped.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A question has taken a sample, and it is in its place.
+    pub(crate) fn note_sample(&self) {
+        self.samples.fetch_add(1, Ordering::Release);
+    }
+
+    /// Samples that questions have taken: a checkpoint that begins now has them.
+    pub(crate) fn samples(&self) -> u64 {
+        self.samples.load(Ordering::Acquire)
+    }
+
+    /// A checkpoint counts that has the first so many samples.
+    pub(crate) fn note_samples_saved(&self, samples: u64) {
+        self.samples_saved.store(samples, Ordering::Relaxed);
+    }
+
+    fn has_unsaved_samples(&self) -> bool {
+        self.samples() != self.samples_saved.load(Ordering::Relaxed)
     }
 
     /// A checkpoint counts.
@@ -316,7 +340,8 @@ impl Database {
     /// The last checkpoint of an orderly close, so that the next opening reads no log. That it fails is no reason not to
     /// close: the log has everything.
     pub(crate) fn checkpoint_for_close(&self) -> Result<()> {
-        if self.maintenance.quiet_at.load(Ordering::Relaxed) == self.log.tail().raw() {
+        let is_quiet = self.maintenance.quiet_at.load(Ordering::Relaxed) == self.log.tail().raw();
+        if is_quiet && !self.maintenance.has_unsaved_samples() {
             return Ok(());
         }
         if self.checkpoint_step().is_err() {

@@ -207,7 +207,7 @@ impl PassA {
     }
 
     /// Applies the tail's changes of the catalog to what the image had.
-    fn finish_catalog(&self, catalog: &Catalog) {
+    fn finish_catalog(&self, catalog: &Catalog) -> Result<()> {
         for op in &self.ops {
             match op {
                 CatalogOp::Put(def, _) if def.temporary => catalog.note_ids(def),
@@ -223,15 +223,21 @@ impl PassA {
                 }
                 CatalogOp::Drop(id) => catalog.remove(*id),
                 CatalogOp::Rename(id, name) => catalog.rename(*id, name),
+                CatalogOp::Statistics(id, samples) => {
+                    if let Some(table) = catalog.by_id(*id) {
+                        table.restore_samples(samples)?;
+                    }
+                }
             }
         }
+        Ok(())
     }
 
     /// Tables of the image that the tail dropped: nothing of them is loaded.
     fn dropped(&self) -> BTreeSet<TableId> {
         let dropped = self.ops.iter().filter_map(|op| match op {
             CatalogOp::Drop(id) => Some(*id),
-            CatalogOp::Put(..) | CatalogOp::Rename(..) => None,
+            CatalogOp::Put(..) | CatalogOp::Rename(..) | CatalogOp::Statistics(..) => None,
         });
         dropped.collect()
     }
@@ -282,7 +288,7 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
         Some(image) => image.load(&catalog, &mut pieces, &pass.dropped(), &pass.rows, &pass.marks)?,
         None => ImageHead::default(),
     };
-    pass.finish_catalog(&catalog);
+    pass.finish_catalog(&catalog)?;
     pieces.add_loads(&catalog, &pass.loads, &pass.fates)?;
     let mut tail_rows = read_rows(store, threads, blobs, &pass, &catalog, &end, has_image)?;
     for &txn in &pieces.stamps {

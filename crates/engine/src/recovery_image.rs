@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::fates::Fates;
 use crate::image::{ImageHead, ImageItem, ImageReader, PreparedImage, RunImage, TableHead};
 use crate::image_words::decode_words;
+use crate::key_sample::KeySample;
 use crate::recovery::FoundLoad;
 use crate::row_shape::{RowPiece, RowRun, RowShape};
 use crate::table::{Index, Table};
@@ -106,6 +107,7 @@ impl OpenImage {
                 (ImageItem::Gone(part), Some(open)) => open.gone.extend_from_slice(part),
                 (ImageItem::RowRun(run), Some(open)) => open.row_runs.push(pieces.row_run(&run)?),
                 (ImageItem::Index(id), Some(open)) => open.begin_index(id)?,
+                (ImageItem::Sample(sample), Some(open)) => open.add_sample(sample)?,
                 (ImageItem::IndexRun(run), Some(open)) => open.add_index_run(&run, pieces)?,
                 (ImageItem::Head(_) | ImageItem::Txns(_) | ImageItem::Prepared(_), _) => {
                     return Err(misplaced(&self.reader, "parts of tables").into());
@@ -163,6 +165,14 @@ impl Open {
             install_runs(index, runs);
         }
         Ok(())
+    }
+
+    fn add_sample(&self, sample: KeySample) -> Result<()> {
+        let open = self.index.as_ref();
+        match open.and_then(|(id, _)| self.table.index_by_id(*id)) {
+            Some(index) => index.restore_sample(&self.table.name(), sample),
+            None => Ok(()),
+        }
     }
 
     fn add_index_run(&mut self, run: &RunImage, pieces: &mut Pieces) -> Result<()> {

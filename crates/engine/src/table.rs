@@ -15,6 +15,7 @@ use crate::definition::{ConflictMode, IndexDef, TableDef};
 use crate::error::{Error, Result};
 use crate::gone::GoneRows;
 use crate::gone_sweep::Sweep;
+use crate::key_sample::KeySample;
 use crate::references::References;
 use crate::row_shape::{BlockSource, RowBase, Slot};
 use crate::statistics::KeyStatistics;
@@ -340,6 +341,16 @@ impl Table {
         self.indexes.iter().find(|index| index.def.id == id)
     }
 
+    /// Goes by what the log says an ANALYZE found (rule ST6). Indexes that are gone have nothing to go by.
+    pub(crate) fn restore_samples(&self, samples: &[(IndexId, KeySample)]) -> Result<()> {
+        for (id, sample) in samples {
+            if let Some(index) = self.index_by_id(*id) {
+                index.restore_sample(&self.name(), sample.clone())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Bytes of its runs on disk.
     pub(crate) fn stored_bytes(&self) -> u64 {
         let runs = |index: &Index| -> u64 { index.parts().runs.iter().map(|run| run.stored_bytes()).sum() };
@@ -382,6 +393,13 @@ impl Index {
     /// What is known of its keys.
     pub(crate) fn statistics(&self) -> &KeyStatistics {
         &self.entries.statistics
+    }
+
+    /// Goes by a sample that an opening found.
+    pub(crate) fn restore_sample(&self, table: &str, sample: KeySample) -> Result<()> {
+        let whose = format!("index '{}' of table '{table}'", self.def.name);
+        let parts = self.def.spec.parts().len();
+        self.entries.statistics.restore(sample, parts, &whose)
     }
 
     /// Bulk loads so far.

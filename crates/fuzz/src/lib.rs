@@ -27,7 +27,7 @@ pub struct Target {
 }
 
 /// All of them, the quick ones first.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     Target {
         name: "log-record",
         what: "records of the log, one behind the other",
@@ -45,6 +45,12 @@ pub const TARGETS: [Target; 17] = [
         what: "a table's definition in the catalog",
         run: parts::definition,
         seeds: seeds::definitions,
+    },
+    Target {
+        name: "key-sample",
+        what: "what is kept of the statistics of an index",
+        run: parts::key_sample,
+        seeds: seeds::key_samples,
     },
     Target {
         name: "columns",

@@ -5,7 +5,7 @@
 //! bytes that give the same value.
 
 use crate::rig::{self, Capitals};
-use pbxt::TableDef;
+use pbxt::{KeySample, TableDef};
 use pbxt_base::{Lsn, TxnId};
 use pbxt_index::{EntryRoom, RunBlock, SeekPos};
 use pbxt_rows::{
@@ -87,6 +87,15 @@ pub(crate) fn definition(input: &[u8]) {
     let mut twice = Vec::new();
     decoded.encode(&mut twice);
     assert_eq!(again, twice, "FZ2: a definition");
+}
+
+pub(crate) fn key_sample(input: &[u8]) {
+    let Ok(sample) = KeySample::decode(input) else {
+        return;
+    };
+    let mut again = Vec::new();
+    sample.encode(&mut again);
+    assert_eq!(again, input, "FZ2: the one encoding of a sample");
 }
 
 pub(crate) fn columns(input: &[u8]) {

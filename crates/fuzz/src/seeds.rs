@@ -4,7 +4,7 @@
 
 use crate::files::closed;
 use crate::rig::{self, Capitals};
-use pbxt::TableDef;
+use pbxt::{KeySample, SampledBy, TableDef};
 use pbxt_base::{CommitTs, Lsn, TxnId};
 use pbxt_index::SECTION_INDEX_RUN;
 use pbxt_rows::{OlderSchema, Origin, RowBlock, RowBuilder, Schema};
@@ -95,6 +95,26 @@ pub(crate) fn definitions() -> Vec<Vec<u8>> {
         ..table()
     };
     vec![image(&table()), image(&other), image(&encrypted)]
+}
+
+pub(crate) fn key_samples() -> Vec<Vec<u8>> {
+    let image = |by, changes| {
+        let mut out = Vec::new();
+        let sample = KeySample {
+            entries: 1000,
+            taken: 1_700_000_000,
+            by,
+            pairs: 640,
+            changes,
+        };
+        sample.encode(&mut out);
+        out
+    };
+    vec![
+        image(SampledBy::Use, Vec::new()),
+        image(SampledBy::Use, vec![0]),
+        image(SampledBy::Analyze, vec![5, 600, 640]),
+    ]
 }
 
 fn older(schema: &Schema) -> Vec<OlderSchema> {

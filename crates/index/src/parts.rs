@@ -95,21 +95,23 @@ impl IndexParts {
     }
 
     /// Calls `f` for the entries of one leaf or block, in order, so chosen that shares (0 to 1) spread evenly see the parts
-    /// by their size. Dead entries are left out.
+    /// by their size. Dead entries are left out. The answer is how much what was shown counts: a leaf or block that is seldom chosen
+    /// stands for more than one that often is, so what is counted in each, times this, adds up to what all of them have.
     pub fn sample(
         &self,
         share: f64,
         cache: &BlockCache,
         batch: &mut Batch,
         mut f: impl FnMut(EntryView<'_>),
-    ) -> Result<()> {
-        let mut at = share.clamp(0.0, 1.0) * self.entries() as f64;
+    ) -> Result<f64> {
+        let all = self.entries() as f64;
+        let mut at = share.clamp(0.0, 1.0) * all;
         for tree in self.trees() {
             let entries = tree.len() as f64;
             if at < entries {
-                tree.sample(at / entries, batch);
+                let leaves = tree.sample(at / entries, batch);
                 batch.entries(tree).for_each(f);
-                return Ok(());
+                return Ok(leaves * all / entries);
             }
             at -= entries;
         }
@@ -123,14 +125,15 @@ impl IndexParts {
             }
             at -= entries;
         }
-        let Some((run, share)) = last else { return Ok(()) };
-        if let Some(block) = run.sample(cache, share)? {
-            block.hold(&mut batch.room);
-            for index in (0..block.len()).filter(|&index| !block.is_dead(index)) {
-                f(block.show(index, &mut batch.room));
-            }
+        let Some((run, share)) = last else { return Ok(0.0) };
+        let Some(block) = run.sample(cache, share)? else {
+            return Ok(0.0);
+        };
+        block.hold(&mut batch.room);
+        for index in (0..block.len()).filter(|&index| !block.is_dead(index)) {
+            f(block.show(index, &mut batch.room));
         }
-        Ok(())
+        Ok(all / block.len().max(1) as f64)
     }
 
     /// Calls `f` for every entry under exactly `key` that is not dead: part by part, newest first, within a part in order.

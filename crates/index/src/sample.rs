@@ -11,26 +11,30 @@ use crate::body::{Body, LeafPos};
 use crate::latch::Restart;
 
 impl Body {
-    /// Fills `out` with as many entries as the leaf at `share` of the way has, from its first one that is not dead on.
-    pub(crate) fn try_sample(&self, share: f64, out: &mut Batch) -> Result<(), Restart> {
+    /// Fills `out` with one entry more than the leaf at `share` of the way has, from its first one that is not dead on. The answer is
+    /// for how many leaves this one stands: a way through nodes with many children is a narrow one.
+    pub(crate) fn try_sample(&self, share: f64, out: &mut Batch) -> Result<f64, Restart> {
         out.places.clear();
         out.tree = Some(self.id);
         out.stop = Stop::default();
         let (mut node, mut version) = self.enter()?;
-        let mut share = share.clamp(0.0, 1.0);
+        let (mut share, mut leaves) = (share.clamp(0.0, 1.0), 1.0);
         while node.level() > 0 {
             let separators = node.counts().count;
             let along = share * (separators + 1) as f64;
             let index = (along as usize).min(separators);
             share = along - index as f64;
+            leaves *= (separators + 1) as f64;
             (node, version) = self.step_down(node, version, index)?;
         }
-        let max = node.counts().count;
+        // Leaves often end where a key does: without the first entry of the next one, neighbours would look more alike than they are.
+        let max = node.counts().count + 1;
         let start = LeafPos {
             leaf: node,
             version,
             index: 0,
         };
-        self.fill_forward(start, out, max)
+        self.fill_forward(start, out, max)?;
+        Ok(leaves)
     }
 }

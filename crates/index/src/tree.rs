@@ -146,12 +146,11 @@ impl Tree {
     }
 
     /// Replaces what `out` holds by the entries of the leaf that lies `share` (0 to 1) of the way along the tree, and as
-    /// many of the next ones as it has dead ones.
-    pub fn sample(&self, share: f64, out: &mut Batch) {
+    /// many of the next ones as it has dead ones, and one more. The answer is for how many leaves this one stands, if shares spread evenly.
+    pub fn sample(&self, share: f64, out: &mut Batch) -> f64 {
         out.clear();
-        if let Some(body) = self.body.get() {
-            retry(|| body.try_sample(share, out));
-        }
+        let body = self.body.get();
+        body.map_or(1.0, |body| retry(|| body.try_sample(share, out)))
     }
 
     fn read(&self, from: &SeekPos<'_>, direction: Direction, out: &mut Batch, max: usize) {

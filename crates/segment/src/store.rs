@@ -346,14 +346,13 @@ impl SegmentStore {
             prepared.is_some(),
             "D10: segment {id} is prepared once before it is begun"
         );
-        let Prepared { log, file } = match prepared {
-            Some(prepared) => prepared,
-            None => {
-                let file = self.file(SegmentClass::Hot, id)?;
-                Prepared {
-                    log: Arc::clone(&file),
-                    file,
-                }
+        let Prepared { log, file } = if let Some(prepared) = prepared {
+            prepared
+        } else {
+            let file = self.file(SegmentClass::Hot, id)?;
+            Prepared {
+                log: Arc::clone(&file),
+                file,
             }
         };
         let header = SegmentHeader {
@@ -421,13 +420,12 @@ impl SegmentStore {
         stop_point!("segment.before_seal");
         let footer_at = self.geometry.hot_segment_bytes - FOOTER_BYTES as u64;
         let unsealed = self.unsealed.lock().remove(&id);
-        let (file, hash) = match unsealed {
-            Some(Unsealed { file, hash }) => (file, hash.lock().finish(footer_at)),
-            None => {
-                let file = self.file(SegmentClass::Hot, id)?;
-                let hash = hash_of(&*file, footer_at)?;
-                (file, hash)
-            }
+        let (file, hash) = if let Some(Unsealed { file, hash }) = unsealed {
+            (file, hash.lock().finish(footer_at))
+        } else {
+            let file = self.file(SegmentClass::Hot, id)?;
+            let hash = hash_of(&*file, footer_at)?;
+            (file, hash)
         };
         file.write_at(&SegmentFooter { id, hash, end }.encode(), footer_at)?;
         // Durable now: the footer. Without it the manifest would vouch for a segment that does not say the same.

@@ -196,7 +196,7 @@ impl Host {
                     )
                 }
                 4 => pbxt_autoinc_raise(opened.table, feed.number()),
-                5 => pbxt_table_analyze(opened.table),
+                5 => pbxt_table_analyze(opened.table, session, None, null_mut()),
                 _ => self.lists(),
             }
         });
