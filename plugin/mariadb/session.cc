@@ -123,7 +123,7 @@ int Session::start_snapshot() {
 int Session::end_statement() {
   if (!in_statement_) return 0;
   in_statement_ = false;
-  return to_ha_error(pbxt_statement_end(core_), thd_);
+  return to_end_error(pbxt_statement_end(core_), thd_);
 }
 
 int Session::prepare(bool all) {

@@ -1,5 +1,7 @@
 """Commit, rollback, savepoints, statement atomicity and XA, compared with InnoDB statement by statement."""
 
+import pytest
+
 
 def prepare(twin):
     twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT, u INT, KEY (v), UNIQUE KEY (u)) ENGINE={engine}")
@@ -186,3 +188,36 @@ def test_a_prepared_transaction_keeps_its_locks_after_its_client_left(db):
             break
     assert waiting.result(15).affected == 1
     assert db.value("SELECT v FROM t WHERE n = 1") == 11
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("end", ["XA", "COMMIT"])
+def test_a_reader_that_fits_into_no_order_is_told_before_others_commit_with_it(db, end):
+    # T29, T45: the reader comes before the writer, which comes before the one that the reader has seen. It is the last
+    # SELECT that shows it, which ends before its scan does, and what comes next is the vote of the other engine.
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT) ENGINE={engine}")
+    db.ok("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
+    db.ok("CREATE TABLE i (n INT PRIMARY KEY) ENGINE=InnoDB")
+    reader, writer, early = (db.session() for _ in range(3))
+    for session in (reader, writer, early):
+        session.ok("SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+    xid = f"'{db.name}-reads'"
+    writer.ok("BEGIN")
+    writer.rows("SELECT v FROM t WHERE n = 2")
+    early.ok("UPDATE t SET v = 20 WHERE n = 2")
+    reader.ok(f"XA START {xid}" if end == "XA" else "BEGIN")
+    assert reader.rows("SELECT v FROM t WHERE n = 2") == [(20,)]
+    reader.ok("INSERT INTO i VALUES (1)")
+    writer.ok("UPDATE t SET v = 10 WHERE n = 1")
+    writer.ok("COMMIT")
+    steps = ["SELECT v FROM t IGNORE INDEX (PRIMARY) LIMIT 1"]
+    steps += [f"XA END {xid}", f"XA PREPARE {xid}", f"XA COMMIT {xid}"] if end == "XA" else ["COMMIT"]
+    for step in steps:
+        error = reader.run(step).error
+        if error is not None:
+            break
+    assert error is not None and error[0] in (1213, 1402, 1614), f"{step}: {error}"
+    assert step != f"XA COMMIT {xid}", f"it has voted: {error}"
+    reader.run(f"XA END {xid}" if end == "XA" else "ROLLBACK")
+    reader.run(f"XA ROLLBACK {xid}" if end == "XA" else "ROLLBACK")
+    assert db.rows("SELECT n FROM i") == [], f"{step}: {error}, and the other engine has committed"

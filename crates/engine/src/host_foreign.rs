@@ -4,7 +4,7 @@
 //! Rules: FK12 parents are locked before the row is written. FK13 a row that others may refer to is written first, then its children are looked
 //! up; if they forbid it, it is taken back alone. FK18 with checks off nothing is done. FK23 a row whose
 //! bindings have changed before it is written, or before what follows from it is done, is begun anew. FK53 rows that an action has reached before the statement does.
-//! FK54 a parent whose place is about to be taken is waited for.
+//! FK54 a parent whose place is about to be taken is waited for, by actions with the row that they follow from taken back.
 //! Latches and I/O: those of any change of a row.
 
 use super::{Fill, HostCursor, HostTable};
@@ -179,10 +179,11 @@ impl HostCursor {
         new: HostRecord<'_>,
     ) -> Result<bool> {
         self.refuse_overtaken(session, row)?;
+        let mut since = None;
         loop {
             self.check_references(session, Some(old), new)?;
             let updated = if self.is_touched(old, new)? {
-                self.update_referred(session, row, old, new)?
+                self.update_referred(session, row, (old, new), &mut since)?
             } else {
                 self.replace(session, row, old, new, self.foreign.bindings)?
             };
@@ -197,8 +198,8 @@ impl HostCursor {
         &mut self,
         session: &mut Session,
         row: RowId,
-        old: HostRecord<'_>,
-        new: HostRecord<'_>,
+        (old, new): (HostRecord<'_>, HostRecord<'_>),
+        since: &mut Option<u64>,
     ) -> Result<Updated> {
         session.begin_row()?;
         let updated = self.replace(session, row, old, new, self.foreign.bindings);
@@ -208,12 +209,17 @@ impl HostCursor {
             }
             Ok(updated)
         });
-        self.end_row(session, done)
+        self.end_row(session, done, since)
     }
 
     /// The change of a row stays, or is taken back with all that followed from it, also if it was done by bindings that are no
     /// longer those of its tables (rule FK23).
-    fn end_row(&mut self, session: &mut Session, done: Result<Updated>) -> Result<Updated> {
+    fn end_row(
+        &mut self,
+        session: &mut Session,
+        done: Result<Updated>,
+        since: &mut Option<u64>,
+    ) -> Result<Updated> {
         let may_be_stale = matches!(
             done,
             Ok(Updated::Written)
@@ -225,7 +231,24 @@ impl HostCursor {
             session.take_back_row()?;
             return Ok(Updated::Rebound);
         }
+        if matches!(done, Err(Error::NoReferencedRow { .. })) && self.has_parent_to_come() {
+            // Taken back before the wait: nobody finds what may not stay, and nothing is written again and again.
+            session.take_back_row()?;
+            while self.is_bound() && self.has_parent_to_come() {
+                if !sleep_once(session, since)? {
+                    return done;
+                }
+            }
+            return Ok(Updated::Rebound);
+        }
         session.end_row(done)
+    }
+
+    /// True if a table of the plan lacks a parent that is about to come (rule FK54).
+    fn has_parent_to_come(&self) -> bool {
+        let db = &self.host.db;
+        let plan = self.foreign.plan.as_ref();
+        plan.is_some_and(|plan| plan.nodes.iter().any(|node| node.has_parent_to_come(db)))
     }
 
     /// What an action of this statement has done to a row that the statement comes to now (rule FK53).
@@ -270,12 +293,13 @@ impl HostCursor {
         if self.overtaken(session, row)? == Some(Overtaken::Deleted) {
             return Ok(());
         }
+        let mut since = None;
         loop {
             self.rebind()?;
             let plan = self.foreign.plan.as_ref();
             let is_referred = plan.is_some_and(|plan| !plan.nodes[0].incoming.is_empty());
             let deleted = if is_referred {
-                self.delete_referred(session, row)?
+                self.delete_referred(session, row, &mut since)?
             } else {
                 let mut terms = Terms::bound(self.foreign.bindings);
                 session.delete_on(&self.host.table, row, &mut terms)?
@@ -287,7 +311,12 @@ impl HostCursor {
     }
 
     /// The same for a row that others may refer to.
-    fn delete_referred(&mut self, session: &mut Session, row: RowId) -> Result<Updated> {
+    fn delete_referred(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        since: &mut Option<u64>,
+    ) -> Result<Updated> {
         session.begin_row()?;
         let plan = self.foreign.plan.as_mut();
         let mut replaced = plan.map_or_else(OldRow::default, |plan| {
@@ -308,7 +337,7 @@ impl HostCursor {
             }
             Ok(deleted)
         });
-        self.end_row(session, done)
+        self.end_row(session, done, since)
     }
 
     fn act_on_deleted(&mut self, session: &mut Session) -> Result<()> {

@@ -363,7 +363,8 @@ impl Session {
             return Err(error);
         }
         self.end_statement();
-        Ok(())
+        // Rule T46: who votes for others next must not learn it from the COMMIT.
+        self.settle_victim()
     }
 
     /// Ends a statement; its work stays part of the transaction.

@@ -265,6 +265,20 @@ impl Waits {
         queues.wake(&wakes);
     }
 
+    /// True if the session stands in a line and has not got the turn yet.
+    pub fn is_waiting(&self, host_session: usize) -> bool {
+        let queues = self.queues.lock();
+        let mut sleepers = queues.sleepers.iter();
+        sleepers.any(|(token, gate)| {
+            gate.host_session == host_session && queues.graph.state(*token) == WaitState::Waiting
+        })
+    }
+
+    /// Transactions that stand in a line, those that have got the turn among them.
+    pub fn in_line(&self) -> Vec<TxnId> {
+        self.queues.lock().graph.waiting().map(|(txn, ..)| txn).collect()
+    }
+
     /// True if anybody stands in a line and has not got the turn yet.
     pub fn has_waiters(&self) -> bool {
         let queues = self.queues.lock();

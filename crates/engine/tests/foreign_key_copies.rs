@@ -215,3 +215,68 @@ fn who_needs_a_parent_that_is_being_exchanged_waits_for_it() {
         assert!(hurried.rows(&child).is_empty(), "FK54");
     }
 }
+
+#[test]
+fn an_action_that_needs_a_parent_that_is_being_exchanged_waits_for_it() {
+    for (is_given_up, deletes) in [(false, false), (true, false), (false, true)] {
+        let (db, _disk) = database();
+        let parent = parents(&db);
+        let grand = Opened::create(&db, Plan::new("d/g", 2));
+        let mut plan = keyed(1).key("up", &[1], "d/g", &[0], Action::SetDefault, Cascade);
+        // One index serves both.
+        plan.indexes.pop();
+        let plan = plan.default(1, Some(2));
+        let child = Opened::create(&db, plan);
+        let mut user = User::new(&db, 2);
+        for id in 1..=2 {
+            user.insert(&grand, &row(&[id, 0])).expect("a grandparent");
+        }
+        user.insert(&child, &row(&[10, 1, 0])).expect("a child");
+        if !deletes {
+            user.delete(&grand, 2).expect("nobody refers to it");
+        }
+        user.commit();
+        let copied = copy_of_parents(&db);
+        db.rename_table_with(None, "d/p", "d/#old", ASIDE)
+            .expect("set aside");
+        let act = move |user: &mut User, grand: &Opened| {
+            if deletes {
+                user.delete(grand, 1)
+            } else {
+                user.update(grand, 1, &row(&[2, 0]))
+            }
+        };
+        let mut hurried = User::new(&db, 5);
+        let refused = act(&mut hurried, &grand);
+        assert!(is_missing(&refused), "FK54: it waits for nobody: {refused:?}");
+        hurried.rollback();
+        let mut waiting = User::waiting(&db, 6, 20_000);
+        let logged = db.log().tail();
+        let thread = std::thread::spawn(move || {
+            let acted = act(&mut waiting, &grand);
+            waiting.commit();
+            acted
+        });
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!thread.is_finished(), "FK54: it has to wait");
+        let written = db.log().tail().raw() - logged.raw();
+        assert!(written < 4096, "FK54: {written} bytes logged while it waits");
+        if is_given_up {
+            db.rename_table_with(None, "d/#old", "d/p", PLACE)
+                .expect("back again");
+            db.drop_table(None, "d/#new").expect("dropped");
+        } else {
+            db.rename_table_with(None, "d/#new", "d/p", PLACE)
+                .expect("exchanged");
+            db.drop_table(None, "d/#old").expect("dropped");
+        }
+        let acted = thread.join().expect("it ends");
+        assert!(acted.is_ok(), "FK54: {acted:?}");
+        assert_eq!(hurried.rows(&child), [row(&[10, 2, 0])], "FK54");
+        hurried.commit();
+        let deleted = hurried.delete(if is_given_up { &parent } else { &copied }, 2);
+        assert!(deleted.is_ok(), "its child goes with it: {deleted:?}");
+        hurried.commit();
+        assert!(hurried.rows(&child).is_empty(), "FK54");
+    }
+}

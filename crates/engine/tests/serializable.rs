@@ -496,3 +496,28 @@ fn a_refused_vote_is_none() {
     holder.session.rollback().expect("a rollback");
     bench.settle();
 }
+
+/// Rule T46: a scan that ends before its last row does not look whether its transaction fits; the end of its statement does.
+#[test]
+fn a_scan_that_is_given_up_tells_with_its_statement_that_the_transaction_fits_nowhere() {
+    let (bench, rows, [mut reader, mut writer]) = world(3);
+    let mut early = client(&bench, false);
+    find(&mut writer, &bench.table, 2).unwrap();
+    regroup(&mut early, &bench.table, rows[1], 20).unwrap();
+    early.session.commit().unwrap();
+    find(&mut reader, &bench.table, 2).unwrap();
+    regroup(&mut writer, &bench.table, rows[0], 10).unwrap();
+    writer.session.commit().unwrap();
+    let session = &mut reader.session;
+    session.begin_statement().unwrap();
+    let mut cursor = Cursor::new(&bench.table.table);
+    cursor.bind(session, Bind::default()).unwrap();
+    cursor.scan_start(session).unwrap();
+    assert!(cursor.scan_next(session, |_| Ok(())).unwrap(), "the row of before");
+    drop(cursor);
+    let ended = session.finish_statement();
+    assert!(matches!(ended, Err(Error::Unserializable)), "T46: {ended:?}");
+    let vote = session.prepare(b"late");
+    assert!(matches!(vote, Err(Error::TransactionAborted { .. })), "{vote:?}");
+    session.rollback().unwrap();
+}

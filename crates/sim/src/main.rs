@@ -94,6 +94,9 @@ fn named(levels: Levels) -> (LevelName, Option<ConflictName>) {
     }
 }
 
+/// Histories of one kind in which everything happens that must (rule H11).
+const HISTORIES_WITH_ALL: u64 = 20;
+
 /// Plays histories on every level asked for; true if nothing is wrong.
 fn histories(arguments: &Arguments, count: u64) -> bool {
     let shows = std::io::stderr().is_terminal();
@@ -105,12 +108,22 @@ fn histories(arguments: &Arguments, count: u64) -> bool {
                 let _ = std::io::stderr().flush();
             }
         };
-        match play(arguments.seed, count, levels, progress) {
-            Ok(played) => tell(levels, &played, started.elapsed().as_secs_f64()),
+        let played = match play(arguments.seed, count, levels, progress) {
+            Ok(played) => played,
             Err(wrong) => {
                 eprintln!("{}", wrong.text);
                 return false;
             }
+        };
+        tell(levels, &played, started.elapsed().as_secs_f64());
+        if let Some(missing) = played.missing(levels).filter(|_| count >= HISTORIES_WITH_ALL) {
+            eprintln!(
+                "{}: too calm to find anything: there were no {missing} in {count} histories from seed {} on. Change the mix \
+                 of pbxt-sim, or play more of them.",
+                levels.options(),
+                arguments.seed
+            );
+            return false;
         }
     }
     true
@@ -118,12 +131,13 @@ fn histories(arguments: &Arguments, count: u64) -> bool {
 
 fn tell(levels: Levels, played: &Played, seconds: f64) {
     println!(
-        "{} transactions show nothing that their level forbids, {} ({} committed; {} waits inside the engine, {} outside; \
-         {} deadlocks found, {} circles broken; {} statements failed, {} transactions refused; {} rows moved; {seconds:.1} s)",
+        "{} transactions show nothing that their level forbids, {} ({} committed; {} waits inside the engine, of which {} \
+         reached their limit, {} outside; {} deadlocks found, {} circles broken; {} statements failed, {} transactions refused; {} rows moved; {seconds:.1} s)",
         played.txns,
         levels.options(),
         played.committed,
         played.waits_in_place,
+        played.timeouts,
         played.waits,
         played.deadlocks,
         played.circles,

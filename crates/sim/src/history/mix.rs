@@ -16,6 +16,10 @@ pub struct Mix {
     pub tables: usize,
     /// Sessions.
     pub sessions: usize,
+    /// How many of them may wait inside the engine at a time.
+    pub waiters: u64,
+    /// Statements of a hundred that wait there if they have to and may.
+    pub patience: u64,
     /// Number of values of each column.
     pub values: [u32; COLUMNS],
 }
@@ -77,6 +81,8 @@ impl Mix {
         Self {
             tables: 1 + rng.below(3) as usize,
             sessions: 3 + rng.below(6) as usize,
+            waiters: 1 + rng.below(4),
+            patience: 20 + 25 * rng.below(4),
             values: [
                 6 + rng.below(20) as u32,
                 2 + rng.below(5) as u32,

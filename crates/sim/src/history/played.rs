@@ -4,6 +4,7 @@ use crate::history::judge::{Kind, judge};
 use crate::history::record::Levels;
 use crate::history::tell::tell;
 use crate::history::theatre::Theatre;
+use pbxt::Isolation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -20,6 +21,8 @@ pub struct Played {
     pub waits: u64,
     /// Waits inside the engine.
     pub waits_in_place: u64,
+    /// Those of them that reached their limit.
+    pub timeouts: u64,
     /// Deadlocks that the engine found.
     pub deadlocks: u64,
     /// Statements that failed.
@@ -33,12 +36,29 @@ pub struct Played {
 }
 
 impl Played {
+    /// What has to happen in a run of some histories and did not, if anything: a net in which nothing moves catches nothing (rule H11).
+    pub fn missing(&self, levels: Levels) -> Option<&'static str> {
+        let may_be_refused = levels.have(Isolation::Serializable);
+        let wanted = [
+            (self.committed * 3 > self.txns, "commits"),
+            (self.waits > 0, "statements that were told to wait"),
+            (self.waits_in_place > 0, "waits inside the engine"),
+            (self.timeouts > 0, "waits that reached their limit"),
+            (self.deadlocks > 0, "deadlocks"),
+            (self.failed > 0, "statements that failed"),
+            (!may_be_refused || self.refused > self.deadlocks, "transactions that fit into no order"),
+            (self.homed > 0, "rows that moved"),
+        ];
+        wanted.iter().find(|(is_there, _)| !is_there).map(|(_, what)| *what)
+    }
+
     fn add(&mut self, other: &Self) {
         self.histories += other.histories;
         self.txns += other.txns;
         self.committed += other.committed;
         self.waits += other.waits;
         self.waits_in_place += other.waits_in_place;
+        self.timeouts += other.timeouts;
         self.deadlocks += other.deadlocks;
         self.failed += other.failed;
         self.refused += other.refused;

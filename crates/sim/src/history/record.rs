@@ -102,6 +102,14 @@ impl Levels {
         Level::ALL.into_iter().map(Self::One).chain([Self::Mixed])
     }
 
+    /// True if some transactions have this isolation level.
+    pub fn have(self, isolation: Isolation) -> bool {
+        match self {
+            Self::One(level) => level.isolation == isolation,
+            Self::Mixed => true,
+        }
+    }
+
     /// As options of the program.
     pub fn options(self) -> String {
         let Self::One(level) = self else {

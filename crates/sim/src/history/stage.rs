@@ -17,6 +17,8 @@ pub(super) struct Tally {
     pub waits: Cell<u64>,
     /// Waits inside the engine.
     pub waits_in_place: Cell<u64>,
+    /// Those of them that reached their limit.
+    pub timeouts: Cell<u64>,
     /// Statements that failed.
     pub failed: Cell<u64>,
     /// Transactions that the engine refused to go on with or to commit.
@@ -38,8 +40,8 @@ pub(super) struct Stage {
     pub tables: Vec<PlayTable>,
     /// SERIALIZABLE locks the tables that it reads.
     pub by_locks: bool,
-    /// A session waits inside the engine.
-    pub is_waiting: Cell<bool>,
+    /// Sessions that wait inside the engine.
+    pub waiting: Cell<u64>,
     pub tally: Tally,
     pub record: RefCell<Record>,
     rng: RefCell<Rng>,
@@ -54,7 +56,7 @@ impl Stage {
             levels,
             tables,
             by_locks,
-            is_waiting: Cell::new(false),
+            waiting: Cell::new(0),
             tally: Tally::default(),
             record: RefCell::default(),
             rng: RefCell::new(rng),

@@ -65,10 +65,10 @@ impl Player {
         Ok(false)
     }
 
-    /// One session at a time waits inside the engine; the others are told at once.
+    /// So many sessions wait inside the engine at a time; the others are told at once.
     fn set_patience(&mut self, stage: &Stage, is_patient: bool) {
         let mut config = self.client.session.config();
-        config.lock_wait_timeout_ms = u64::from(is_patient && !stage.is_waiting.get());
+        config.lock_wait_timeout_ms = u64::from(is_patient && stage.waiting.get() < stage.mix.waiters);
         self.client.session.configure(config);
     }
 
@@ -229,7 +229,7 @@ impl Running {
             seen: Vec::new(),
             done: 0,
             pace,
-            is_patient: stage.chance(40),
+            is_patient: stage.chance(stage.mix.patience),
         }
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Why it exists: one thread and one source of random numbers make any schedule repeatable.
 //! Waiting: a session that has to wait for a lock does one of two things, as the dice say. Most are told at once by whom they are
-//! kept, and begin the statement anew when that transaction has ended or undone something. One at a time waits inside the engine
-//! as a thread would: the engine tells its observer, who lets the others go on, further up the same stack, until the waiter has
-//! its turn; they are told at once. If none of them can go on, or the waiter has waited long enough, its wait reaches its
-//! limit. Circles with the waiter in them are found by the engine, circles of sessions that were told are broken here.
+//! kept, and begin the statement anew when that transaction has ended or undone something. Up to `Mix::waiters` at a time wait
+//! inside the engine as threads would: the engine tells its observer, who lets the others go on, further up the same stack, until
+//! the waiter has its turn; so who came last goes on first. If none of them can go on, or the waiter has waited long enough, its
+//! wait reaches its limit. Circles of waiters are found by the engine, those of sessions that were told are broken here; one of
+//! both ends when a waiter's limit is reached.
 //! Background work (homing, merges, checkpoints) is done in steps between those of the sessions, so that versions and index
 //! entries move while somebody is reading them.
 
@@ -85,6 +86,7 @@ impl Theatre {
             committed: (0..txns).filter(|txn| record.committed(*txn).is_some()).count() as u64,
             waits: tally.waits.get(),
             waits_in_place: tally.waits_in_place.get(),
+            timeouts: tally.timeouts.get(),
             deadlocks: self.db.waits.deadlocks.load(std::sync::atomic::Ordering::Relaxed),
             failed: tally.failed.get(),
             refused: tally.refused.get(),
@@ -144,7 +146,7 @@ impl Theatre {
             Step::Released(txn) => self.release(txn),
             Step::Blocked(holder) => {
                 count(&self.stage.tally.waits);
-                if !self.may_be_there(holder) {
+                if !self.is_there(holder) {
                     return Ok(());
                 }
                 self.blocked.borrow_mut()[number] = Some(holder);
@@ -159,28 +161,31 @@ impl Theatre {
         Ok(())
     }
 
-    /// Who waits for this transaction may go on.
+    /// Who waits for this transaction may go on, and who waits for one that is not there any more: a transaction may begin, be met
+    /// while it waits, and be ended by the engine, all in one step of its session.
     fn release(&self, txn: TxnId) {
+        let is_over = |holder: TxnId| holder == txn || holder.raw() == 0 || !self.is_there(holder);
         for blocked in self.blocked.borrow_mut().iter_mut() {
-            if *blocked == Some(txn) || blocked.is_some_and(|holder| holder.raw() == 0) {
-                *blocked = None;
-            }
+            *blocked = blocked.filter(|holder| !is_over(*holder));
         }
     }
 
-    /// False if the transaction has ended. Of a session that waits inside the engine nothing is known.
-    fn may_be_there(&self, txn: TxnId) -> bool {
-        self.players.iter().any(|player| {
+    /// False if the transaction has ended. Who waits inside the engine stands in a line.
+    fn is_there(&self, txn: TxnId) -> bool {
+        let has_it = |player: &RefCell<Player>| {
             player
                 .try_borrow()
-                .map_or(true, |player| player.client.session.txn() == txn)
-        })
+                .is_ok_and(|player| player.client.session.txn() == txn)
+        };
+        self.players.iter().any(has_it) || self.db.waits.in_line().contains(&txn)
     }
 
     fn is_circle(&self, start: usize) -> bool {
         let blocked = self.blocked.borrow();
         let mut at = start;
-        while let Some(holder) = blocked[at] {
+        // A circle that `start` only leads to was broken when it formed, or ends with a wait inside the engine.
+        for _ in 0..blocked.len() {
+            let Some(holder) = blocked[at] else { return false };
             let is_holder = |player: &RefCell<Player>| {
                 player
                     .try_borrow()
@@ -225,12 +230,12 @@ impl Theatre {
     }
 
     /// A session waits inside the engine: the others go on until it has its turn.
-    fn wait(&self) {
+    fn wait(&self, number: usize) {
+        let waiting = &self.stage.waiting;
         count(&self.stage.tally.waits_in_place);
-        self.stage.is_waiting.set(true);
+        count(waiting);
         for _ in 0..PATIENCE {
-            // Only this one waits there: the others are told at once.
-            if !self.db.waits.has_waiters() {
+            if !self.db.waits.is_waiting(number) {
                 break;
             }
             match self.turn() {
@@ -242,7 +247,10 @@ impl Theatre {
                 }
             }
         }
-        self.stage.is_waiting.set(false);
+        waiting.set(waiting.get() - 1);
+        if self.db.waits.is_waiting(number) {
+            count(&self.stage.tally.timeouts);
+        }
     }
 }
 
@@ -253,10 +261,10 @@ struct Prompter;
 impl WaitObserver for Prompter {
     fn waiting(&self, _waiter: usize, _blocker: usize) {}
 
-    fn begin(&self, _host_session: usize) {
+    fn begin(&self, host_session: usize) {
         let playing = PLAYING.with_borrow(Option::clone);
         if let Some(theatre) = playing {
-            theatre.wait();
+            theatre.wait(host_session);
         }
     }
 
