@@ -508,3 +508,20 @@ def test_lists_are_read_while_sixteen_connections_update(db, sight):
     assert seen > 0, "sixteen connections on twenty rows wait now and then"
     assert sight.waits() == [] and sight.locks() == []
     assert db.rows("CHECK TABLE t EXTENDED")[-1][3] == "OK"
+
+
+@pytest.mark.parametrize("definition", ["TRUNCATE TABLE u", "ALTER TABLE u ADD KEY (v)", "ALTER TABLE u FORCE", "ANALYZE TABLE u", "DROP TABLE u"])
+def test_a_kill_after_a_statement_that_defines_ends_no_later_one(db, definition):
+    one, other = db.session(), patient(db)
+    one.ok("CREATE TABLE w (n INT PRIMARY KEY, v INT) ENGINE={engine}")
+    one.ok("INSERT INTO w VALUES (1, 1)")
+    one.ok("CREATE TABLE u (n INT PRIMARY KEY, v INT) ENGINE={engine}")
+    ident = other.thread_id()
+    one.ok("BEGIN")
+    one.ok("UPDATE w SET v = 0 WHERE n = 1")
+    other.run(definition)
+    db.ok(f"KILL QUERY {ident}")
+    waiting = other.later("UPDATE w SET v = 2 WHERE n = 1")
+    waits = waiting.waits()
+    one.ok("COMMIT")
+    assert waits and waiting.result().affected == 1
