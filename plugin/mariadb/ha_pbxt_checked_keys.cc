@@ -44,8 +44,8 @@ bool has_same_values(const KEY& key, my_ptrdiff_t distance) {
 }  // namespace
 
 /* INSERT with ON DUPLICATE KEY UPDATE and IGNORE skips rows that it cannot update. So does who
- * applies events of a binary log, a replica or a BINLOG statement, by slave_exec_mode or slave_skip_errors, of
- * which the engine is told nothing. */
+ * applies events of a binary log, a replica or a BINLOG statement, by slave_exec_mode or slave_skip_errors,
+ * of which the engine is told nothing. */
 bool ha_pbxt::skips_rows_it_cannot_change() const {
   THD* thd = ha_thd();
   if (!thd || !thd->lex || (table && table->part_info)) return false;

@@ -529,3 +529,12 @@ def test_a_row_that_is_there_already_is_updated_whatever_parent_the_new_one_has(
     twin.fails("INSERT INTO c VALUES (5, 99, 11, 'x') ON DUPLICATE KEY UPDATE p = 1", 1452)
     twin.fails("INSERT INTO c VALUES (1, 99, 11, 'x')", 1062)
     twin.same_table("c")
+
+
+def test_children_take_over_another_spelling_of_the_same_word(twin):
+    twin.ok("CREATE TABLE p (k VARCHAR(20) PRIMARY KEY, n INT) ENGINE={engine}")
+    twin.ok("CREATE TABLE c (n INT PRIMARY KEY, k VARCHAR(20), FOREIGN KEY (k) REFERENCES p (k) ON UPDATE CASCADE) ENGINE={engine}")
+    twin.ok("INSERT INTO p VALUES ('paris', 1), ('rome', 2)")
+    twin.ok("INSERT INTO c VALUES (1, 'paris'), (2, 'PARIS'), (3, 'Rome')")
+    twin.ok("UPDATE p SET k = 'Paris' WHERE n = 1")
+    twin.same("SELECT n, HEX(k) FROM c")

@@ -92,7 +92,7 @@ impl<'a> Actions<'a> {
                 continue;
             }
             if let Some(new) = new
-                && !link.is_touched(old, new, weigher, &mut self.key)?
+                && !link.is_touched(host.layout(), old, new)?
             {
                 continue;
             }

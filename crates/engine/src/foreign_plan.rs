@@ -465,15 +465,20 @@ impl ChildLink {
         }))
     }
 
-    /// True if a change between these records takes away what children may refer to.
+    /// True if a change between these records gives the referenced columns, of this layout, other values; another spelling of what
+    /// compares alike is one (rule FK13).
     pub(crate) fn is_touched(
         &self,
+        layout: &HostLayout,
         old: HostRecord<'_>,
         new: HostRecord<'_>,
-        weigher: &dyn pbxt_rows::Weigher,
-        scratch: &mut Vec<u8>,
     ) -> Result<bool> {
-        Ok(self.maker.changed(old, new, weigher, scratch)?)
+        for &column in &self.link.parent_columns {
+            if layout.value(column, old)? != layout.value(column, new)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Rule FK22.

@@ -279,9 +279,8 @@ impl HostCursor {
         if !node.may_touch(old, new)? {
             return Ok(false);
         }
-        let weigher = &*self.host.db.host;
         for link in &node.incoming {
-            if link.is_touched(old, new, weigher, &mut self.scratch)? {
+            if link.is_touched(self.host.layout(), old, new)? {
                 return Ok(true);
             }
         }

@@ -204,13 +204,13 @@ impl Cursor {
         while let Some((key, unpack, row)) = strip.get(self.index.lone.at) {
             let place = self.index.lone.at;
             self.index.lone.at += 1;
-            if self.index.lone.doubtful.last() != Some(&place) {
-                self.note_shown(row);
-            } else {
+            if self.index.lone.doubtful.last() == Some(&place) {
                 self.index.lone.doubtful.pop();
                 if !self.show_entry(session, index, key, row, show)? {
                     continue;
                 }
+            } else {
+                self.note_shown(row);
             }
             self.index.lone.shown_to = self.index.lone.at;
             // Rule X52.

@@ -12,7 +12,7 @@ use pbxt::{Database, Error, Result, Session, SessionConfig};
 use pbxt_io::Disk;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
-use pbxt_testkit::Rng;
+use pbxt_testkit::{Rng, SimDisk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -67,20 +67,20 @@ impl Scan {
     }
 
     /// What a step came to: the row's id and columns, as far as they are in the index.
-    fn come(&mut self, session: &mut Session, step: &Step) -> Result<Option<(u64, Row)>> {
+    fn come(&mut self, session: &mut Session, step: Step) -> Result<Option<(u64, Row)>> {
         let (cursor, buffer) = (&mut self.cursor, &mut self.buffer);
         let found = match step {
-            Step::Edge(last) => cursor.index_edge(session, *last, buffer)?,
+            Step::Edge(last) => cursor.index_edge(session, last, buffer)?,
             Step::Seek(value, seek) => {
                 let mut tuple = vec![0];
                 tuple.extend_from_slice(&value.to_le_bytes());
-                cursor.seek(session, INDEX, &tuple, 1, *seek, buffer)?
+                cursor.seek(session, INDEX, &tuple, 1, seek, buffer)?
             }
-            Step::Move(forward, same) => cursor.index_move(session, *forward, *same, buffer)?,
+            Step::Move(forward, same) => cursor.index_move(session, forward, same, buffer)?,
             Step::End(value, inclusive) => {
                 let mut tuple = vec![0];
                 tuple.extend_from_slice(&value.to_le_bytes());
-                cursor.set_end(INDEX, Some((&tuple, 1, *inclusive)))?;
+                cursor.set_end(INDEX, Some((&tuple, 1, inclusive)))?;
                 return Ok(None);
             }
         };
@@ -160,13 +160,13 @@ fn walk_side_by_side(
     if rng.chance(50) {
         let from = if let Step::Seek(value, _) = step { value } else { 0 };
         trace.push(Step::End(from + rng.below(5) as u32, rng.chance(50)));
-        assert_eq!(entries.come(&mut reader.session, &trace[0]).expect("set"), None);
-        assert_eq!(rows.come(&mut reader.session, &trace[0]).expect("set"), None);
+        assert_eq!(entries.come(&mut reader.session, trace[0]).expect("set"), None);
+        assert_eq!(rows.come(&mut reader.session, trace[0]).expect("set"), None);
     }
     for _ in 0..rng.below(MOVES) {
         trace.push(step);
-        let by_entries = entries.come(&mut reader.session, &step).expect("readable");
-        let by_rows = rows.come(&mut reader.session, &step).expect("readable");
+        let by_entries = entries.come(&mut reader.session, step).expect("readable");
+        let by_rows = rows.come(&mut reader.session, step).expect("readable");
         assert_eq!(
             by_entries,
             by_rows,
@@ -209,9 +209,9 @@ fn a_long_covering_scan_shows_what_one_of_rows_shows() {
         met += walk_side_by_side(&mut rng, &table, &mut reader, &mut writer, &mut next_id);
         met += walk_side_by_side(&mut rng, &table, &mut old, &mut writer, &mut next_id);
         if rng.chance(70) {
-            reader.commit()
+            reader.commit();
         } else {
-            reader.rollback()
+            reader.rollback();
         }
         if rng.chance(10) {
             old.commit();
@@ -230,7 +230,7 @@ fn a_row_that_is_deleted_behind_a_strip_is_shown_to_its_snapshot_alone() {
     reader.session.begin_statement().expect("a statement");
     let mut scan = Scan::open(&mut reader.session, &table, true, Bind::default()).expect("open");
     let step =
-        |scan: &mut Scan, reader: &mut User, step| scan.come(&mut reader.session, &step).expect("readable");
+        |scan: &mut Scan, reader: &mut User, step| scan.come(&mut reader.session, step).expect("readable");
     assert!(step(&mut scan, &mut reader, Step::Edge(false)).is_some());
     for _ in 0..40 {
         assert!(step(&mut scan, &mut reader, Step::Move(true, false)).is_some());
@@ -271,14 +271,14 @@ fn rows_are_deleted_by_a_covering_scan_while_it_goes_on() {
             ..Bind::default()
         };
         let mut scan = Scan::open(session, &table, true, bind)?;
-        let mut found = scan.come(session, &Step::Edge(false))?;
+        let mut found = scan.come(session, Step::Edge(false))?;
         let mut deleted = 0;
         while let Some((row, columns)) = found {
             if columns[1] < Some(VALUES / 2) {
                 scan.cursor.delete(session, pbxt_base::RowId::new(row))?;
                 deleted += 1;
             }
-            found = scan.come(session, &Step::Move(true, false))?;
+            found = scan.come(session, Step::Move(true, false))?;
         }
         Ok(deleted)
     });

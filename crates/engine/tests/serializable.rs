@@ -513,7 +513,10 @@ fn a_scan_that_is_given_up_tells_with_its_statement_that_the_transaction_fits_no
     let mut cursor = Cursor::new(&bench.table.table);
     cursor.bind(session, Bind::default()).unwrap();
     cursor.scan_start(session).unwrap();
-    assert!(cursor.scan_next(session, |_| Ok(())).unwrap(), "the row of before");
+    assert!(
+        cursor.scan_next(session, |_| Ok(())).unwrap(),
+        "the row of before"
+    );
     drop(cursor);
     let ended = session.finish_statement();
     assert!(matches!(ended, Err(Error::Unserializable)), "T46: {ended:?}");

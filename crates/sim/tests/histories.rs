@@ -7,8 +7,14 @@ fn no_level_shows_what_it_forbids() {
     for levels in Levels::all() {
         let played = play(1, 4, levels, |_| {}).unwrap_or_else(|wrong| panic!("{}", wrong.text));
         let missing = played.missing(levels);
-        assert_eq!(missing, None, "the histories were too calm: {levels:?} {played:?}");
-        let is_busy = [played.waits_in_place, played.waits, played.failed, played.homed].iter().min() > Some(&20);
+        assert_eq!(
+            missing, None,
+            "the histories were too calm: {levels:?} {played:?}"
+        );
+        let is_busy = [played.waits_in_place, played.waits, played.failed, played.homed]
+            .iter()
+            .min()
+            > Some(&20);
         assert!(is_busy, "the histories were too calm: {levels:?} {played:?}");
     }
 }
@@ -17,7 +23,10 @@ fn no_level_shows_what_it_forbids() {
 fn a_history_without_deadlocks_is_called_too_calm() {
     for levels in Levels::all() {
         let played = play(1, 4, levels, |_| {}).unwrap_or_else(|wrong| panic!("{}", wrong.text));
-        let calm = Played { deadlocks: 0, ..played };
+        let calm = Played {
+            deadlocks: 0,
+            ..played
+        };
         assert_eq!(calm.missing(levels), Some("deadlocks"), "H11: {levels:?}");
     }
 }

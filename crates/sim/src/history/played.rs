@@ -46,10 +46,16 @@ impl Played {
             (self.timeouts > 0, "waits that reached their limit"),
             (self.deadlocks > 0, "deadlocks"),
             (self.failed > 0, "statements that failed"),
-            (!may_be_refused || self.refused > self.deadlocks, "transactions that fit into no order"),
+            (
+                !may_be_refused || self.refused > self.deadlocks,
+                "transactions that fit into no order",
+            ),
             (self.homed > 0, "rows that moved"),
         ];
-        wanted.iter().find(|(is_there, _)| !is_there).map(|(_, what)| *what)
+        wanted
+            .iter()
+            .find(|(is_there, _)| !is_there)
+            .map(|(_, what)| *what)
     }
 
     fn add(&mut self, other: &Self) {
