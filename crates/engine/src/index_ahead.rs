@@ -5,13 +5,32 @@
 //! noted as read.
 //! Latches and I/O: none held between calls; reads blocks of the index and of rows.
 
-use super::{Admission, Cursor, Database, Index, RowVersion, Session, Show, is_beyond};
+use super::{Access, Admission, Cursor, Database, Index, RowVersion, Session, Show, is_beyond};
 use crate::error::Result;
 use crate::fetch_ahead::{FetchAhead, Turn};
 use crate::row_ahead::{BATCH_BLOCKS, Together};
 use crate::view::Resolved;
 
 impl Cursor {
+    /// Fetches stretches until one of them has a row to be shown; none where the scan has ended, or goes on by itself.
+    pub(super) fn show_of_ahead(
+        &mut self,
+        session: &mut Session,
+        index: &Index,
+        show: &mut impl Show,
+    ) -> Result<Option<bool>> {
+        if self.access != Access::Snapshot {
+            return Ok(None);
+        }
+        while !self.index.ended && !self.index.is_past_wish() {
+            self.fetch_ahead(session, show)?;
+            if let Some(shown) = self.serve_ahead(session, index, show)? {
+                return Ok(Some(shown));
+            }
+        }
+        Ok(None)
+    }
+
     /// Shows the next row that was fetched ahead and is visible; none if none is left.
     pub(super) fn serve_ahead(
         &mut self,

@@ -440,19 +440,14 @@ impl Cursor {
         {
             return Ok(shown);
         }
+        if !self.index.ended && !show.wants_key() && self.index.ahead.is_worth_it() {
+            let shown = self.show_of_ahead(session, index, &mut show)?;
+            if let Some(shown) = shown {
+                return Ok(shown);
+            }
+        }
         if self.index.ended {
             return Ok(false);
-        }
-        if self.access == Access::Snapshot && !show.wants_key() && self.index.ahead.is_worth_it() {
-            while !self.index.ended && !self.index.is_past_wish() {
-                self.fetch_ahead(session, &mut show)?;
-                if let Some(shown) = self.serve_ahead(session, index, &mut show)? {
-                    return Ok(shown);
-                }
-            }
-            if self.index.ended {
-                return Ok(false);
-            }
         }
         if show.wants_key() && self.show_of_strips(session, index, &mut show)? {
             return Ok(true);
