@@ -77,6 +77,7 @@ RULE_ASSERTED = re.compile(r'"([DTXFKCA]\d{1,2}): ')
 TEST_NAMED = re.compile(r"`((?:[a-z0-9]+_){3,}[a-z0-9]+)`")
 TEST_DEFINED = re.compile(r"\b(?:fn|def) (\w+)")
 FEATURE_TEST = re.compile(r"`((?:test_)?\w+)`")
+MERGE_MARK = re.compile(r"^(?:<{7}|>{7}) ")
 TEST_MODULE = re.compile(r"^\s*#\[cfg\((?:all\()?test\b")
 
 
@@ -130,11 +131,13 @@ def check_header(path, lines):
 
 
 def check_words(path, lines):
-    """Unfinished code and traces of one machine."""
+    """Unfinished code, marks of a merge and traces of one machine."""
     for number, line in enumerate(lines, 1):
         found = UNFINISHED.search(line)
         if found and path.suffix in SOURCES:
             yield number, f"`{found[0]}`: finish it or leave it out"
+        if MERGE_MARK.match(line):
+            yield number, "a mark of a merge: take one side, or both"
         if OF_ONE_MACHINE.search(line):
             yield number, "a path of one machine: make it relative to the repository"
 

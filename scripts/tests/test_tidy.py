@@ -42,6 +42,12 @@ def test_unfinished_code_and_paths_of_one_machine_are_found():
     assert sentences(check_words, CORE, ["// the work/ of others, method, network/path"]) == []
 
 
+def test_marks_of_a_merge_are_found_in_documents_too():
+    for line in ["<" * 7 + " HEAD", ">" * 7 + " branch"]:
+        assert sentences(check_words, Path("docs/features.md"), ["text", line]) != [], line
+    assert sentences(check_words, Path("docs/features.md"), ["=======", "a << b"]) == []
+
+
 def test_only_crate_io_touches_the_outside_world():
     assert sentences(check_floors, CORE, ["let now = Instant::now();"]) != []
     assert sentences(check_floors, Path("crates/io/src/clock.rs"), ["let now = Instant::now();"]) == []
