@@ -37,6 +37,7 @@ pub const NAMES: &[&str] = &[
     "blob.after_sync",
     "blob.before_give_back",
     "build.after_files",
+    "analyze.after_sampling",
     "ddl.after_append",
     "ddl.after_publish",
     "wait.before_enqueue",

@@ -73,7 +73,9 @@ mod planted {
     fn a_snapshot_that_is_one_commit_late_is_caught() {
         for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
             let kinds = caught("snapshot.one_late", isolation, ConflictMode::Error);
-            assert_eq!(kinds.first(), Some(&Kind::FutureRead));
+            // H6 has two signs of a wrong snapshot; the schedule decides which is noticed first.
+            let is_of_snapshot = matches!(kinds.first(), Some(Kind::FutureRead | Kind::StaleRead));
+            assert!(is_of_snapshot, "{kinds:?}");
         }
     }
 

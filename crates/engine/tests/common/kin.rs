@@ -164,11 +164,12 @@ impl Kin {
 
     /// Inserts a row.
     pub(crate) fn insert(&mut self, table: usize, row: &Row, changes: &mut Vec<Before>) -> Verdict {
-        if let Some(name) = self.missing(table, None, row, None) {
-            return Verdict::Missing(name);
-        }
+        // Rule FK12: who has the key is told of rather than a parent that is not there.
         if self.is_duplicate(table, None, row) {
             return Verdict::Duplicate;
+        }
+        if let Some(name) = self.missing(table, None, row, None) {
+            return Verdict::Missing(name);
         }
         self.next += 1;
         self.put(table, self.next, Some(row.clone()), changes);
