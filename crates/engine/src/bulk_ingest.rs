@@ -253,7 +253,7 @@ impl Session {
                 last_row,
                 rows: loaded.count,
             };
-            let mut reservation = self.db.log.reserve(record.encoded_len(), space)?;
+            let mut reservation = self.db.log.reserve_patiently(record.encoded_len(), space)?;
             record.encode_into(reservation.bytes_mut());
             first_lsn.get_or_insert(reservation.lsn());
             self.work.last_lsn = reservation.publish();

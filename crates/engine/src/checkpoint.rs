@@ -90,7 +90,7 @@ impl Database {
     fn begin_checkpoint(&self) -> Result<Moment> {
         let floor = self.log_floor();
         let _ddl = self.ddl.lock();
-        drop(self.log.reserve(MARK_BYTES, Space::Spare)?);
+        drop(self.log.reserve_patiently(MARK_BYTES, Space::Spare)?);
         let (start, snapshot) = loop {
             let snapshot = self.txns.open_snapshot();
             let (ts, start) = self.txns.in_commit_section(|ts| (ts, self.log.tail()));

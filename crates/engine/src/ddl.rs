@@ -409,7 +409,7 @@ impl Database {
             op,
             bytes: &bytes,
         };
-        let mut reservation = self.log.reserve(record.encoded_len(), space)?;
+        let mut reservation = self.log.reserve_patiently(record.encoded_len(), space)?;
         record.encode_into(reservation.bytes_mut());
         reservation.publish();
         Ok(())

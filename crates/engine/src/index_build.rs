@@ -366,7 +366,7 @@ impl IndexBuild {
                 last_row: 0,
                 rows: run.entries(),
             };
-            let mut reservation = self.db.log.reserve(record.encoded_len(), space)?;
+            let mut reservation = self.db.log.reserve_patiently(record.encoded_len(), space)?;
             record.encode_into(reservation.bytes_mut());
             named_at = reservation.lsn();
             reservation.publish();

@@ -22,7 +22,7 @@ use crate::version::Found;
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
 use crossbeam_epoch::Guard;
-use pbxt_base::{Addr, Error as StorageError, Lsn, RowId, stop_point};
+use pbxt_base::{Addr, Lsn, RowId, stop_point};
 use pbxt_index::Sign;
 use pbxt_rowmap::MapWord;
 use pbxt_rows::BlobRef;
@@ -519,11 +519,9 @@ impl Session {
             payload: version.map_or(&[], |version| version.payload),
         };
         let len = record.encoded_len();
-        let mut reservation = match db.log.reserve(len, Space::Row) {
-            // Rule D10: a full disk still takes deletions, of the reserve.
-            Err(StorageError::NoSpace { .. }) if version.is_none() => db.log.reserve(len, Space::Spare)?,
-            reserved => reserved?,
-        };
+        // Rule D10: a full disk still takes deletions, of the reserve.
+        let space = version.map_or(Space::Spare, |_| Space::Row);
+        let mut reservation = db.log.reserve_patiently(len, space)?;
         stop_point!("write.after_reserve");
         record.encode_into(reservation.bytes_mut());
         stop_point!("write.after_fill");

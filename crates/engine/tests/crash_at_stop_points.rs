@@ -251,7 +251,7 @@ fn without_and_with_index() -> [Plan; 2] {
     [plan.clone(), plan.index(&[1])]
 }
 
-/// Three rows, which get an index.
+/// Three rows, which get an index and are then analyzed.
 fn build(db: &Arc<Database>) {
     let [without, with] = without_and_with_index();
     let table = Opened::create(db, without);
@@ -268,9 +268,13 @@ fn build(db: &Arc<Database>) {
     index.run(&mut |_, _| {}).expect("no fault is planted");
     db.alter_tables_with(None, vec![with.definition()], &change, true, vec![index])
         .expect("no fault is planted");
+    drop((user, table));
+    let (user, table) = (User::new(db, 1), Opened::open(db, with));
+    let analyzed = table.host.analyze(&user.session, &mut |_, _| {});
+    analyzed.expect("no fault is planted");
 }
 
-/// AL21: all rows are in the index, or it is not there.
+/// AL21: all rows are in the index, or it is not there. ST5: its statistics are those of all rows, or there are none.
 fn check_built(name: &str, db: &Arc<Database>) {
     let [without, with] = without_and_with_index();
     if db.table_id(&with.name).is_none() {
@@ -278,12 +282,15 @@ fn check_built(name: &str, db: &Arc<Database>) {
     }
     let table = match without.open(db) {
         Ok(host) => Opened { plan: without, host },
-        Err(_) => Opened::open(db, with),
+        Err(_) => Opened::open(db, with.clone()),
     };
     let mut user = User::new(db, 1);
     let rows = user.rows(&table).len();
     assert!([0, 3].contains(&rows), "{name}: {rows} rows");
     user.check(&table);
+    let lines = db.list_index_statistics();
+    let mut built = lines.iter().filter(|line| *line.table == *with.name);
+    assert!(built.all(|line| line.entries == 3), "{name}: {lines:?}");
 }
 
 fn check(name: &str, image: &Image) {

@@ -7,6 +7,7 @@ use pbxt::{Error, TableDef};
 use pbxt_base::RowId;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayTable, definition};
+use pbxt_sim::world::geometry;
 use store::Store;
 
 /// Rows of several segments.
@@ -195,6 +196,39 @@ fn who_deletes_on_a_disk_with_room_leaves_the_reserve_alone() {
     deleted.expect("D10: the disk has room");
     store.client.session.commit().expect("a commit");
     store.shows(std::iter::empty());
+}
+
+/// Does something again and again, until the log has gone on by two segments.
+fn for_two_segments(store: &Store, step: impl Fn()) {
+    let tail = || store.db.status().expect("known").tail;
+    let end = tail() + 2 * geometry().hot_segment_bytes;
+    for _ in 0..10_000 {
+        step();
+        if tail() >= end {
+            return;
+        }
+    }
+    panic!("the log stands still");
+}
+
+/// Rule D10, as above.
+#[test]
+fn who_changes_definitions_on_a_disk_with_room_leaves_the_reserve_alone() {
+    let store = Store::new();
+    for_two_segments(&store, || {
+        PlayTable::create(&store.db, "passing").expect("D10: the disk has room");
+        let dropped = store.db.drop_table(None, "passing");
+        dropped.expect("D10: the disk has room");
+    });
+}
+
+/// Rule D10, as above: the mark with which a checkpoint begins.
+#[test]
+fn checkpoints_on_a_disk_with_room_leave_the_reserve_alone() {
+    let store = Store::new();
+    for_two_segments(&store, || {
+        store.db.checkpoint_step().expect("D10: the disk has room");
+    });
 }
 
 /// Rules T44, V11: the host takes the answer for the end, and nobody else can decide.

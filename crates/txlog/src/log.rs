@@ -89,6 +89,18 @@ impl Log {
         self.core.reserve(len, space)
     }
 
+    /// As `reserve`, for callers that may wait for I/O: `Space::Spare` takes of the reserve only where no segment is to be had (D10).
+    ///
+    /// # Errors
+    /// As `reserve`.
+    pub fn reserve_patiently(&self, len: usize, space: Space) -> Result<Reservation<'_>> {
+        let reserved = self.reserve(len, Space::Row);
+        if space == Space::Row {
+            return reserved;
+        }
+        reserved.or_else(|_| self.reserve(len, Space::Spare))
+    }
+
     /// Bytes of the longest record this log takes.
     pub fn record_bytes_max(&self) -> usize {
         self.core.layout.record_bytes_max()
