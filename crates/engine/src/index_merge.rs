@@ -16,6 +16,7 @@ use crate::homing::{Standing, standing_of};
 use crate::index_merge_plan::{IndexChoice, move_down, plan_index, plan_renewal};
 use crate::pacing::Progress;
 use crate::pieces::PieceJob;
+use crate::quiet::Quiet;
 use crate::row_merge_plan::Need;
 use crate::row_pieces::{Level, codec_of};
 use crate::set_aside::{SetAside, Turn};
@@ -26,8 +27,7 @@ use pbxt_index::{
     SeekPos, merge_events,
 };
 use pbxt_segment::{Codec, PieceFile, PieceWriter, SegmentClass};
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// Bytes that a step writes or reads at most, about.
 const STEP_BYTES: u64 = 64 << 20;
@@ -41,7 +41,7 @@ const SLICE_BYTES: u64 = 4 << 20;
 /// What the merger remembers between steps.
 #[derive(Debug, Default)]
 pub(crate) struct IndexMerger {
-    quiet: HashMap<(IndexId, Need), Weak<IndexParts>>,
+    quiet: Quiet<IndexId, IndexParts>,
     large: Option<LargeJob>,
     aside: SetAside<IndexId>,
 }
@@ -204,8 +204,7 @@ impl IndexMerger {
             if self.aside.turn(&index.def.id, start) == Turn::NotYet {
                 return false;
             }
-            let known = self.quiet.get(&(index.def.id, Need::Useful));
-            let is_quiet = known.is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
+            let is_quiet = self.quiet.has(index.def.id, Need::Useful, &parts);
             let cut = table.sweep.wants(index, Need::Useful);
             if is_quiet && cut.is_none() || parts.runs.is_empty() || index.is_named_behind(start) {
                 return false;
@@ -247,14 +246,14 @@ impl IndexMerger {
         let mut alone = Vec::new();
         let mut moved = false;
         let mut bytes = 0;
-        let tables = db.catalog.tables().into_iter();
-        for table in tables.filter(|table| errand.is_for(table.id)) {
+        let tables = db.catalog.tables();
+        self.quiet.forget_replaced();
+        self.aside
+            .keep(|id| tables.iter().any(|table| table.index_by_id(*id).is_some()));
+        for table in tables.into_iter().filter(|table| errand.is_for(table.id)) {
             for (number, index) in table.indexes.iter().enumerate() {
                 let parts = index.parts();
-                let is_quiet = self
-                    .quiet
-                    .get(&(index.def.id, need))
-                    .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&parts));
+                let is_quiet = self.quiet.has(index.def.id, need, &parts);
                 let cut = table.sweep.wants(index, need);
                 let is_left = is_quiet && cut.is_none() && !errand.is_command() || bytes >= STEP_BYTES;
                 if parts.runs.is_empty() || is_left || index.is_named_behind(start) {
@@ -298,7 +297,7 @@ impl IndexMerger {
     /// These parts need nothing. An unsettled tag may settle without a change of the parts.
     fn note_quiet(&mut self, index: IndexId, need: Need, parts: &Arc<IndexParts>) {
         if parts.runs.iter().all(|run| run.tag.is_none()) {
-            self.quiet.insert((index, need), Arc::downgrade(parts));
+            self.quiet.note(index, need, parts);
         }
     }
 }

@@ -151,6 +151,7 @@ mod pacing;
 mod pieces;
 mod prepared;
 mod pressure;
+mod quiet;
 mod ready_row;
 mod recovery;
 mod recovery_image;

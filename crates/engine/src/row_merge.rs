@@ -14,6 +14,7 @@ use crate::database::Database;
 use crate::errand::Errand;
 use crate::error::Result;
 use crate::pacing::Progress;
+use crate::quiet::Quiet;
 use crate::row_merge_plan::{Choice, Need, plan};
 use crate::row_output::RowOutput;
 use crate::row_pieces::{Level, SlotReader, codec_of};
@@ -22,8 +23,8 @@ use crate::row_writer::RowWriter;
 use crate::set_aside::{SetAside, Turn};
 use crate::table::Table;
 use pbxt_base::{RowId, SegmentId, TableId, stop_point};
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Weak};
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Bytes of pieces after which a step takes no further job.
 const STEP_BYTES: u64 = 64 << 20;
@@ -32,7 +33,7 @@ const STEP_BYTES: u64 = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct RowMerger {
     /// Shapes that were looked at and need nothing.
-    quiet: HashMap<(TableId, Need), Weak<RowShape>>,
+    quiet: Quiet<TableId, RowShape>,
     aside: SetAside<TableId>,
 }
 
@@ -144,8 +145,7 @@ impl RowMerger {
             if self.aside.turn(&table.id, start) == Turn::NotYet {
                 return false;
             }
-            let known = self.quiet.get(&(table.id, Need::Useful));
-            let is_quiet = known.is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&shape));
+            let is_quiet = self.quiet.has(table.id, Need::Useful, &shape);
             let is_new = !shape.runs.is_empty() && !is_quiet;
             // A shape that needs nothing by itself may have a piece in a file that got sparse.
             is_new || is_quiet && !sparse.is_empty() && plan(&shape, &sparse, Need::Useful).is_some()
@@ -160,10 +160,14 @@ impl RowMerger {
         let mut bytes = 0;
         let mut alone = Vec::new();
         let (mut sparse, start) = (db.sparse_files(need), db.checkpoint_start());
-        let tables = db.catalog.tables();
-        let ids: HashSet<TableId> = tables.iter().map(|table| table.id).collect();
-        self.quiet.retain(|(id, _), _| ids.contains(id));
-        for table in tables.into_iter().filter(|table| errand.is_for(table.id)) {
+        self.quiet.forget_replaced();
+        self.aside.keep(|id| db.catalog.by_id(*id).is_some());
+        for table in db
+            .catalog
+            .tables()
+            .into_iter()
+            .filter(|table| errand.is_for(table.id))
+        {
             if bytes >= STEP_BYTES {
                 break;
             }
@@ -171,10 +175,7 @@ impl RowMerger {
             if errand.is_command() {
                 sparse.extend(db.outdated_row_files(&table, &shape));
             }
-            let is_quiet = self
-                .quiet
-                .get(&(table.id, need))
-                .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&shape));
+            let is_quiet = self.quiet.has(table.id, need, &shape);
             if shape.runs.is_empty() || (is_quiet && sparse.is_empty()) {
                 continue;
             }
@@ -194,9 +195,7 @@ impl RowMerger {
                     bytes += job.choice.bytes();
                     jobs.push(job);
                 }
-                Err(shape) => {
-                    self.quiet.insert((table.id, need), Arc::downgrade(&shape));
-                }
+                Err(shape) => self.quiet.note(table.id, need, &shape),
             }
         }
         // Rule S53.
@@ -207,9 +206,7 @@ impl RowMerger {
             moved |= move_down(&table);
             match MergeJob::of(&table, &sparse, need) {
                 Ok(job) => jobs.push(job),
-                Err(shape) => {
-                    self.quiet.insert((table.id, need), Arc::downgrade(&shape));
-                }
+                Err(shape) => self.quiet.note(table.id, need, &shape),
             }
         }
         (jobs, moved)

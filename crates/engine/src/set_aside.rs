@@ -4,7 +4,7 @@
 //! for one step: what stands behind the one that fails would never be merged.
 //! State: for each that failed, which checkpoint was the newest. Behind another checkpoint it has a turn again, alone and after all others,
 //! until it ends well: that its table has got another shape meanwhile says nothing about the block.
-//! Rules: S53 (docs/storage.md).
+//! Rules: S53, S57 (docs/storage.md).
 //! Latches and I/O: none; the latch of whoever has it is held by whoever asks.
 
 use crate::error::Error;
@@ -48,7 +48,12 @@ impl<K: Eq + Hash> SetAside<K> {
         }
     }
 
-    /// It ended well, or its table went.
+    /// Forgets what is not there any more (rule S57).
+    pub(crate) fn keep(&mut self, is_there: impl Fn(&K) -> bool) {
+        self.failed.retain(|key, _| is_there(key));
+    }
+
+    /// It ended well.
     pub(crate) fn forget(&mut self, key: &K) {
         self.failed.remove(key);
     }
@@ -81,6 +86,11 @@ mod tests {
         assert_eq!(aside.turn(&7, new), Turn::NotYet, "it failed again");
         aside.forget(&7);
         assert_eq!(aside.turn(&7, new), Turn::InLine, "it ended well");
+        aside.note(5, new, &damaged);
+        aside.note(6, new, &damaged);
+        aside.keep(|key| *key == 6);
+        assert_eq!(aside.turn(&5, new), Turn::InLine, "S57: it was dropped");
+        assert_eq!(aside.turn(&6, new), Turn::NotYet);
         let full: Error = StorageError::NoSpace {
             what: "a file".into(),
         }

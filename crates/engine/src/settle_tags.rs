@@ -108,7 +108,11 @@ impl Database {
         let mut unsettled = self.upkeep.unsettled.lock();
         match &settled {
             Ok(_) => unsettled.forget(&table.id),
-            Err(error) => unsettled.note(table.id, start, error),
+            Err(error) => {
+                // Rule S57, here, as little else comes by.
+                unsettled.keep(|id| self.catalog.by_id(*id).is_some());
+                unsettled.note(table.id, start, error);
+            }
         }
         settled
     }
