@@ -4,6 +4,7 @@ use crate::cursor::record_mut;
 use crate::database::{PbxtDb, database};
 use crate::definition::{PbxtTableDef, list};
 use crate::guard::{Failure, call, text, value};
+use crate::progress::{Report, advance};
 use crate::session::PbxtSession;
 use crate::sight::PbxtText;
 use crate::status::Status;
@@ -109,29 +110,17 @@ pub unsafe extern "C" fn pbxt_index_build_open(
     })
 }
 
-/// A function of the caller that is told of progress, with what it wants to be given.
-type Report = (Option<unsafe extern "C" fn(*mut c_void, u64, u64)>, *mut c_void);
-
-fn advance((progress, ctx): Report) -> impl FnMut(u64, u64) {
-    move |done, total| {
-        if let Some(progress) = progress {
-            // SAFETY: the caller's function.
-            unsafe { progress(ctx, done, total) }
-        }
-    }
-}
-
 /// See the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_index_build_run(
     handle: *mut PbxtIndexBuild,
-    progress: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
+    progress: Report,
     ctx: *mut c_void,
 ) -> Status {
     call(|| {
         // SAFETY: a valid handle.
         let build = unsafe { &mut index_build(handle)?.build };
-        Ok(build.run(&mut advance((progress, ctx)))?)
+        Ok(build.run(&mut advance(progress, ctx))?)
     })
 }
 
@@ -139,13 +128,13 @@ pub unsafe extern "C" fn pbxt_index_build_run(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_index_build_catch_up(
     handle: *mut PbxtIndexBuild,
-    progress: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
+    progress: Report,
     ctx: *mut c_void,
 ) -> Status {
     call(|| {
         // SAFETY: a valid handle.
         let build = unsafe { &mut index_build(handle)?.build };
-        build.catch_up(IndexBuild::PATIENCE, &mut advance((progress, ctx)))?;
+        build.catch_up(IndexBuild::PATIENCE, &mut advance(progress, ctx))?;
         Ok(())
     })
 }

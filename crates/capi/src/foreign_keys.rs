@@ -4,6 +4,7 @@ use crate::cursor::PbxtCursor;
 use crate::database::{PbxtDb, database};
 use crate::definition::list;
 use crate::guard::{Failure, call, text, value};
+use crate::progress::{Report, advance};
 use crate::session::{PbxtSession, session};
 use crate::sight::{PbxtText, text_of};
 use crate::status::Status;
@@ -217,7 +218,7 @@ pub unsafe extern "C" fn pbxt_table_check_references(
     handle: *mut PbxtTable,
     session_handle: *mut PbxtSession,
     report: unsafe extern "C" fn(*mut c_void, *const PbxtUnkept),
-    progress: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
+    progress: Report,
     ctx: *mut c_void,
 ) -> Status {
     call(|| {
@@ -228,13 +229,9 @@ pub unsafe extern "C" fn pbxt_table_check_references(
             // SAFETY: the caller's function; all that the line points to outlives the call.
             unsafe { report(ctx, &raw const line) }
         };
-        let mut advance = |done: u64, total: u64| {
-            if let Some(progress) = progress {
-                // SAFETY: the caller's function.
-                unsafe { progress(ctx, done, total) }
-            }
-        };
-        table.host.check_references(session, &mut tell, &mut advance)?;
+        table
+            .host
+            .check_references(session, &mut tell, &mut advance(progress, ctx))?;
         Ok(())
     })
 }

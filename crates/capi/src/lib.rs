@@ -22,6 +22,7 @@ mod judge;
 mod keys;
 mod observer;
 mod optimize;
+mod progress;
 mod ranges;
 mod reports;
 mod salvage;

@@ -1,6 +1,7 @@
 //! OPTIMIZE: a table in as few and as full files as can be. The contract is `include/pbxt_optimize.h`.
 
 use crate::guard::call;
+use crate::progress::{Report, advance};
 use crate::session::{PbxtSession, session};
 use crate::status::Status;
 use crate::table::{PbxtTable, table};
@@ -20,20 +21,14 @@ pub struct PbxtOptimized {
 pub unsafe extern "C" fn pbxt_table_optimize(
     handle: *mut PbxtTable,
     session_handle: *mut PbxtSession,
-    progress: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
+    progress: Report,
     ctx: *mut c_void,
     out: *mut PbxtOptimized,
 ) -> Status {
     call(|| {
         // SAFETY: valid handles.
         let (table, session) = unsafe { (table(handle)?, session(session_handle)?) };
-        let mut advance = |done: u64, total: u64| {
-            if let Some(progress) = progress {
-                // SAFETY: the caller's function.
-                unsafe { progress(ctx, done, total) }
-            }
-        };
-        let done = table.host.optimize(session, &mut advance)?;
+        let done = table.host.optimize(session, &mut advance(progress, ctx))?;
         // SAFETY: a place of the caller.
         unsafe {
             *out = PbxtOptimized {

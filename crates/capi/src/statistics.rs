@@ -1,6 +1,7 @@
 //! Statistics: options of a table, and ANALYZE. The contract is `include/pbxt_statistics.h`.
 
 use crate::guard::call;
+use crate::progress::{Report, advance};
 use crate::session::{PbxtSession, session};
 use crate::status::Status;
 use crate::table::{PbxtTable, table};
@@ -40,18 +41,12 @@ pub unsafe extern "C" fn pbxt_set_statistics_options(
 pub unsafe extern "C" fn pbxt_table_analyze(
     handle: *mut PbxtTable,
     session_handle: *mut PbxtSession,
-    progress: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
+    progress: Report,
     ctx: *mut c_void,
 ) -> Status {
     call(|| {
         // SAFETY: valid handles.
         let (table, session) = unsafe { (table(handle)?, session(session_handle)?) };
-        let mut advance = |done: u64, total: u64| {
-            if let Some(progress) = progress {
-                // SAFETY: the caller's function.
-                unsafe { progress(ctx, done, total) }
-            }
-        };
-        Ok(table.host.analyze(session, &mut advance)?)
+        Ok(table.host.analyze(session, &mut advance(progress, ctx))?)
     })
 }

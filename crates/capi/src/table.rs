@@ -4,6 +4,7 @@ use crate::database::{PbxtDb, database};
 use crate::definition::PbxtTableDef;
 use crate::guard::{Failure, bytes, call, text, value};
 use crate::observer::PbxtHost;
+use crate::progress::{Report, advance};
 use crate::session::{PbxtSession, session};
 use crate::status::Status;
 use pbxt::host::{HostTable, SharedWeigher};
@@ -342,7 +343,7 @@ pub unsafe extern "C" fn pbxt_table_check(
     session_handle: *mut PbxtSession,
     quick: i32,
     report: unsafe extern "C" fn(*mut c_void, *const c_char),
-    progress: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
+    progress: Report,
     ctx: *mut c_void,
     findings: *mut u64,
 ) -> Status {
@@ -354,13 +355,9 @@ pub unsafe extern "C" fn pbxt_table_check(
             // SAFETY: the caller's function; the text outlives the call.
             unsafe { report(ctx, text.as_ptr()) }
         };
-        let mut advance = |done: u64, total: u64| {
-            if let Some(progress) = progress {
-                // SAFETY: the caller's function.
-                unsafe { progress(ctx, done, total) }
-            }
-        };
-        let count = table.host.check(session, quick != 0, &mut tell, &mut advance)?;
+        let count = table
+            .host
+            .check(session, quick != 0, &mut tell, &mut advance(progress, ctx))?;
         // SAFETY: a place of the caller.
         unsafe { *findings = count };
         Ok(())
