@@ -3,7 +3,7 @@
 //! Why it exists:    a handle that closes the log when the last user drops it; everything it does is one call into `core`.
 //! Format / state:   docs/format-log.md.
 //! Rules:            D1, D7, D8, D9, D10, D11, D12, D16, D35; each in the module that holds it.
-//! Latches and I/O:  `reserve(Space::Spare)` never waits for I/O; `wait_*`, `reserve(Space::Row)` and a `read` of a chunk
+//! Latches and I/O:  `reserve(Space::Spare)` never waits for I/O; `wait_*`, `reserve(Space::Row)`, `reserve_patiently` and a `read` of a chunk
 //!                   that is not in memory may.
 //! After a crash:    `LogScan` finds the end, `Log::open` continues in a new segment.
 
@@ -93,6 +93,7 @@ impl Log {
     ///
     /// # Errors
     /// As `reserve`.
+    #[inline]
     pub fn reserve_patiently(&self, len: usize, space: Space) -> Result<Reservation<'_>> {
         let reserved = self.reserve(len, Space::Row);
         if space == Space::Row {

@@ -250,7 +250,7 @@ impl Core {
     }
 
     /// Prepares segments until the one after the open one exists, or the open one if that is in its first chunk. Called by the
-    /// worker ahead of need, and by a row that cannot go on without, which is never in the first chunk: a segment has four or more.
+    /// worker ahead of need, and by whoever may wait and cannot go on without, which is never in the first chunk: a segment has four or more.
     pub(crate) fn prepare_ahead(&self) -> Result<()> {
         let _turn = self.preparing.lock();
         loop {
