@@ -55,8 +55,13 @@ INNODB = (
     "snapshot_isolation_race sp_temp_table sql_mode_* stat_tables strict_mode temp_table temp_table_savepoint temporary_table "
     "temporary_table_optimization trigger trigger_error truncate trx_deadlock update_time xa_prepare_* xa_recovery xa_unlock_* add_foreign_key"
 ).split()
-# Row locks as InnoDB's own tables show them; formats of its pages.
-INNODB_INSIDE = "lock_memory* innodb-alter-debug innodb-alter-tempfile innodb_bug53046".split()
+# Row locks as InnoDB's own tables show them; formats and sizes of its pages, and what fits into one; settings, names, files and status variables
+# that it alone has; which of two transactions it takes for the victim.
+INNODB_INSIDE = (
+    "lock_memory* innodb-alter-debug innodb-alter-tempfile innodb_bug53046 max_record_size strict_mode temporary_table index_length gap_locks data_types "
+    "instant_alter_charset instant_alter_limit instant_alter_rollback deadlock_detect innodb_force_pk innodb_timeout_rollback innodb-mdev-7408 innodb_bug14147491 innodb_bug84958 "
+    "innodb_bug44369 innodb_bug46000 innodb_bug57252 innodb_28867993 innodb-mdev7046 alter_persistent_autoinc alter_varchar_change innodb_trx_weight alter_rename_existing"
+).split()
 
 SELECTIONS = {
     "trx": Selection([Part("main", TRANSACTIONS)]),

@@ -24,7 +24,7 @@ Verdict = namedtuple("Verdict", "suite overlay test combination word reason text
 # The driver's summary, which it prints only when it is through.
 LAST_WORDS = "The servers were restarted"
 # Lines of a failed test's report that are kept: those of replicas begin with the state of each server.
-TEXT_LINES = 2000
+TEXT_LINES = 20000  # a difference whose lines are nearly all known ones may be long
 
 
 class DriverStopped(Problem):

@@ -2,7 +2,7 @@
 
 A failed test of PBXT is, in this order:
 - excused, if a line of tests/mtr/deliberate.def names it and the report has the text that the line gives: a difference on purpose; if the whole of
-  what it prints otherwise is recorded (mtr_differences.py), only if it prints just that;
+  what it prints otherwise is recorded (mtr_differences.py), only if it prints just that; and if all that it prints otherwise are known lines;
 - skipped, if the untouched test fails with InnoDB too, on this installation, in this run: then its recorded result is what is wrong;
 - failed.
 """
@@ -11,7 +11,7 @@ from collections import defaultdict
 from fnmatch import fnmatch
 
 from common import ROOT, Problem
-from mtr_differences import difference_of, record, recorded
+from mtr_differences import difference_of, read_known_lines, record, recorded, without_known
 from mtr_lists import SELECTIONS
 from mtr_root import MtrRoot
 from mtr_run import DriverStopped, run_mtr
@@ -97,20 +97,30 @@ def run_with(root, engine, engine_options, suite, chosen, run_name, options):
     return found | run_kind(root, f"{run_name}-plain", suite, chosen.plain, engine_options, options)
 
 
+def excuse(name, verdict, rules, known):
+    """A failed test's verdict as rules and known lines have it: excused, or still failed."""
+    whole, lines = recorded(name), difference_of(verdict.text)
+    whole = whole and without_known(name, whole, known)[0]
+    rest, reasons = without_known(name, lines, known) if lines else (lines, [])
+    if reasons and not rest and whole is None:
+        return verdict._replace(word="excused", reason="; ".join(reasons))
+    reason = reason_of(rules, verdict, verdict.combination)
+    if reason and whole in (None, rest):
+        return verdict._replace(word="excused", reason="; ".join([reason, *reasons]))
+    return verdict._replace(reason=OTHERWISE if reason else "")
+
+
 def judge(verdicts, compare):
     """PBXT's verdicts with its failures explained, as far as they can be; `compare` runs tests untouched with InnoDB."""
-    rules = read_rules(DELIBERATE)
+    rules, known = read_rules(DELIBERATE), read_known_lines()
     failed = {}
     for name, verdict in verdicts.items():
-        whole = recorded(name)
-        if verdict.word == "passed" and whole is not None:
+        if verdict.word == "passed" and recorded(name) is not None:
             verdicts[name] = verdict._replace(word="failed", reason=NOT_DIFFERENT)
         elif verdict.word == "failed":
-            reason = reason_of(rules, verdict, verdict.combination)
-            if reason and whole in (None, difference_of(verdict.text)):
-                verdicts[name] = verdict._replace(word="excused", reason=reason)
-            else:
-                failed[name] = verdict._replace(reason=OTHERWISE if reason else "")
+            verdicts[name] = excuse(name, verdict, rules, known)
+            if verdicts[name].word == "failed":
+                failed[name] = verdicts[name]
     theirs = compare({full_name(verdict) for verdict in failed.values()}) if failed else {}
     for name, verdict in failed.items():
         fails_too = name in theirs and theirs[name].word == "failed"
@@ -120,9 +130,10 @@ def judge(verdicts, compare):
 
 def keep_differences(verdicts):
     """Records what the excused tests, and those that differ from their record, print otherwise."""
+    known = read_known_lines()
     for name, verdict in sorted(verdicts.items()):
         if verdict.word == "excused" or verdict.reason == OTHERWISE:
-            print(record(name, verdict.text))
+            print(record(name, verdict.text, known))
 
 
 def only(chosen, names):

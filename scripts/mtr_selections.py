@@ -22,6 +22,11 @@ NAME = re.compile(
 SWITCHED_OFF = re.compile(r"(?:(?<=-skip-)|(?<=-disable-))innodb(?![-_\w])")
 # Settings that both engines have under names of their own.
 SETTING = re.compile(r"innodb(?=[-_](?:lock[-_]wait[-_]timeout|flush[-_]log[-_]at[-_]trx[-_]commit)\b)", re.IGNORECASE)
+# What of InnoDB's something of PBXT's stands for: a setting, and a table that tests count waiting transactions in.
+IN_PLACE = (
+    (re.compile(r"\binnodb[-_]snapshot[-_]isolation=(?:ON|1)\b", re.IGNORECASE), "pbxt_conflict_mode=ERROR"),
+    (re.compile(r"(?<=information_schema\.)innodb_lock_waits\b", re.IGNORECASE), "pbxt_lock_waits"),
+)
 OTHER_ENGINES = re.compile(r"\b(?:myisam|aria|memory|heap|archive|csv|blackhole|merge|mrg_myisam|federated|rocksdb|spider|s3)\b", re.IGNORECASE)
 COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 SOURCE = re.compile(r"^\s*(?:--)?\s*source\s+([^\s;$]+)", re.MULTILINE | re.IGNORECASE)
@@ -33,8 +38,9 @@ TO_FAIL = re.compile(r"(^--error[^\n]*\n[^;]*;|^[^\n]*\nERROR [^\n]*)", re.MULTI
 # Combinations of a test: each section runs it once, with the options that follow; many choose a default engine.
 SECTION = re.compile(r"^\[(\w+)\][ \t]*$", re.MULTILINE)
 DEFAULT_ENGINE = re.compile(r"^(?:--)?default[-_]storage[-_]engine=(\w+)[ \t]*$", re.MULTILINE | re.IGNORECASE)
-# System versioning by transaction instead of time, which InnoDB alone has.
-OF_INNODB_ALONE = {"trx_id"}
+# System versioning by transaction instead of time, which InnoDB alone has; and of its page sizes and row formats, which mean nothing to
+# another engine, all but the default.
+OF_INNODB_ALONE = {"trx_id", "4k", "8k", "32k", "64k", "redundant", "compact"}
 
 Chosen = namedtuple("Chosen", "named plain")
 
@@ -122,7 +128,7 @@ def chosen_combinations(text, engine):
 
 def replace_combinations(root, engine):
     """The same for all files of combinations: suites source each other's."""
-    for path in sorted((root.tests / "suite").rglob("*.combinations")):
+    for path in sorted([*(root.tests / "suite").rglob("*.combinations"), *(root.tests / "include").glob("*.combinations")]):
         old = read(path)
         new = chosen_combinations(old, engine)
         if new != old:
@@ -137,6 +143,9 @@ def renamed(text, engine):
 
     for pattern in (SWITCHED_OFF, SETTING):
         text = pattern.sub(engine.lower(), text)
+    if engine.lower() == "pbxt":
+        for pattern, ours in IN_PLACE:
+            text = pattern.sub(ours, text)
     return NAME.sub(name, text)
 
 

@@ -38,7 +38,10 @@ int collect_key(void* target, const pbxt_foreign_key_info* info) noexcept {
   return 0;
 }
 
+/* The server has no identifier for the tables that ALTER makes by the way, and calls them tables of old
+ * versions. */
 std::string identifier_of_file(const std::string& file) {
+  if (file.compare(0, tmp_file_prefix_length, tmp_file_prefix) == 0) return file;
   char name[NAME_LEN + 1];
   size_t length = filename_to_tablename(file.c_str(), name, sizeof(name), true);
   return std::string(name, length);

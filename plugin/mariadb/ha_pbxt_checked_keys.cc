@@ -43,15 +43,18 @@ bool has_same_values(const KEY& key, my_ptrdiff_t distance) {
 
 }  // namespace
 
-/* INSERT with ON DUPLICATE KEY UPDATE and IGNORE skips rows that it cannot update. So does who
- * applies events of a binary log, a replica or a BINLOG statement, by slave_exec_mode or slave_skip_errors,
- * of which the engine is told nothing. */
+/* INSERT with ON DUPLICATE KEY UPDATE and IGNORE skips rows that it cannot update; ALTER IGNORE leaves out of
+ * its copy what is there already, and does not take back what it has written. So does who applies events of a
+ * binary log, a replica or a BINLOG statement, by slave_exec_mode or slave_skip_errors, of which the engine
+ * is told nothing. */
 bool ha_pbxt::skips_rows_it_cannot_change() const {
   THD* thd = ha_thd();
-  if (!thd || !thd->lex || (table && table->part_info)) return false;
+  if (!thd || !thd->lex) return false;
+  int command = thd_sql_command(thd);
+  if (command == SQLCOM_ALTER_TABLE) return thd->lex->ignore;
+  if (table && table->part_info) return false;
   if (is_applier(thd) || thd->rgi_fake) return true;
   if (!thd->lex->ignore) return false;
-  int command = thd_sql_command(thd);
   return command == SQLCOM_UPDATE || command == SQLCOM_UPDATE_MULTI || thd->lex->duplicates == DUP_UPDATE;
 }
 

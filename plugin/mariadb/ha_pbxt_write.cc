@@ -46,13 +46,24 @@ int ha_pbxt::store(const uchar* old_record, const uchar* record) {
   return store_looked_up(old_record, record);
 }
 
+/* The whole number in a column of automatic values, 0 for what is below. FLOAT and DOUBLE hold greater ones
+ * than a number of 64 bits, and the server calls it an error to ask them for one. */
+static uint64_t whole_number(Field* field) {
+  if (field->result_type() == REAL_RESULT) {
+    double value = field->val_real();
+    if (!(value > 0)) return 0;
+    return value < static_cast<double>(UINT64_MAX) ? static_cast<uint64_t>(value) : UINT64_MAX;
+  }
+  longlong value = field->val_int();
+  return value <= 0 && !field->is_unsigned() ? 0 : static_cast<uint64_t>(value);
+}
+
 /* A value given by the user may lie above the engine's next one. The greatest number of all stands for "no
  * value left". */
 int ha_pbxt::raise_auto_increment(Field* field) {
   if (field->is_null() || table->s->next_number_keypart != 0) return 0;
-  longlong value = field->val_int();
-  if (value <= 0 && !field->is_unsigned()) return 0;
-  uint64_t given = static_cast<uint64_t>(value);
+  uint64_t given = whole_number(field);
+  if (given == 0) return 0;
   if (given < known_auto_increment_) return 0;
   uint64_t next = given == UINT64_MAX ? given : given + 1;
   if (int error = fail(pbxt_autoinc_raise(open_table_->core(), next))) return error;
@@ -200,7 +211,7 @@ int ha_pbxt::reset_auto_increment(ulonglong value) {
 
 /* SHOW CREATE TABLE prints the next value, and a copying ALTER hands it on. */
 void ha_pbxt::update_create_info(HA_CREATE_INFO* create_info) {
-  if (create_info->used_fields & HA_CREATE_USED_AUTO) return;
+  if (create_info->used_fields & HA_CREATE_USED_AUTO || !table->found_next_number_field) return;
   info(HA_STATUS_AUTO);
   create_info->auto_increment_value = stats.auto_increment_value;
 }

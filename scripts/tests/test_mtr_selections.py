@@ -3,10 +3,11 @@
 import pytest
 
 import mtr_differences
-from mtr_differences import difference_of, record
+from common import Problem
+from mtr_differences import difference_of, read_known_lines, record, without_known
 from mtr_lists import SELECTIONS, Part
 from mtr_run import Verdict
-from mtr_selected import DELIBERATE, NOT_DIFFERENT, OTHERWISE, judge, named, only, read_rules, reason_of
+from mtr_selected import DELIBERATE, NOT_DIFFERENT, OTHERWISE, excuse, judge, named, only, read_rules, reason_of
 from mtr_selections import Chosen, altered_by_default, choose, chosen_combinations, copy_results, kind_of, renamed
 
 
@@ -17,6 +18,8 @@ from mtr_selections import Chosen, altered_by_default, choose, chosen_combinatio
         (") ENGINE=InnoDB DEFAULT", ") ENGINE=PBXT DEFAULT"),
         ("--innodb-lock-wait-timeout=2", "--pbxt-lock-wait-timeout=2"),
         ("--skip-innodb", "--skip-pbxt"),
+        ("SET innodb_snapshot_isolation=ON;", "SET pbxt_conflict_mode=ERROR;"),
+        ("from information_schema.INNODB_LOCK_WAITS;", "from information_schema.pbxt_lock_waits;"),
         ("--loose-disable-innodb --replicate-ignore-table=test.t3", "--loose-disable-pbxt --replicate-ignore-table=test.t3"),
         ("--skip-innodb-doublewrite --innodb", "--skip-innodb-doublewrite --innodb"),
         ("mysql.gtid_slave_pos_InnoDB", "mysql.gtid_slave_pos_PBXT"),
@@ -103,6 +106,7 @@ def test_of_combinations_those_with_another_default_engine_go():
     assert chosen_combinations(text, "pbxt") == "[timestamp]\ndefault-storage-engine=pbxt\n\n"
     assert chosen_combinations(text, "innodb") == text[: text.index("[heap]")]
     assert chosen_combinations("[pk]\n[sec]\n", "pbxt") == "[pk]\n[sec]\n"
+    assert chosen_combinations("[64k]\n--a\n[16k]\n--b\n[compact]\n--c\n[dynamic]\n--d\n", "pbxt") == "[16k]\n--b\n[dynamic]\n--d\n"
 
 
 def test_what_is_left_out_is_left_out_and_what_is_named_besides_is_plain(tmp_path):
@@ -147,12 +151,35 @@ def test_fe1_an_excuse_with_a_record_covers_that_difference_and_nothing_else(tmp
     failed = Verdict("gcol", "", "innodb_virtual_fk_restart", "", "failed", "", REPORT.replace("+more", f"+{text}"))
     nothing = lambda _: {}  # noqa: E731
     assert judge({test: failed}, nothing)[test].word == "excused"
-    assert "recorded" in record(test, failed.text)
+    assert "recorded" in record(test, failed.text, [])
     assert judge({test: failed}, nothing)[test].word == "excused"
     other = failed._replace(text=failed.text.replace("-z", "-z\n-zz"))
     assert judge({test: other}, nothing)[test][4:6] == ("failed", OTHERWISE)
     passed = failed._replace(word="passed", text="")
     assert judge({test: passed}, nothing)[test][4:6] == ("failed", NOT_DIFFERENT)
+
+
+def test_fe3_known_lines_are_left_out_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(mtr_differences, "DIFFERENCES", tmp_path)
+    rules = tmp_path / "known_lines.def"
+    rules.write_text("# text\ngcol.* : -expect.* : one\n* : +(more|mysqltest: .*) : two\nvcol.* : -z : three\n", encoding="utf-8")
+    known = read_known_lines(rules)
+    assert without_known("gcol.x", LINES, known) == (["@ 41", "-z"], ["one", "two"])
+    assert without_known("vcol.x pk", LINES, known) == (["@ 5", "-expected"], ["two", "three"])
+    assert without_known("gcol.x", ["@ 5", "-unexpected", "+more of it"], known) == (["@ 5", "-unexpected", "+more of it"], [])
+    failed = Verdict("gcol", "", "x", "", "failed", "", REPORT)
+    assert excuse("gcol.x", failed, [], known).word == "failed"
+    assert excuse("gcol.x", failed._replace(text=REPORT.replace("\n-z", "")), [], known)[4:6] == ("excused", "one; two")
+    assert "1 lines" not in record("gcol.x", REPORT, known) and (tmp_path / "gcol.x.diff").read_text(encoding="utf-8") == "@ 41\n-z\n"
+    assert excuse("gcol.x", failed, [("gcol.x", "", "expected", "four")], known)[4:6] == ("excused", "four; one; two")
+    assert excuse("gcol.x", failed._replace(text=REPORT.replace("-z", "-y")), [("gcol.x", "", "expected", "four")], known).reason == OTHERWISE
+
+
+@pytest.mark.parametrize("line", ["* : -x", "* : x : reason", "* : +x : too : much"])
+def test_fe3_a_line_that_is_no_rule_is_refused(tmp_path, line):
+    (tmp_path / "known_lines.def").write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(Problem, match="known_lines.def:1"):
+        read_known_lines(tmp_path / "known_lines.def")
 
 
 def test_fe2_every_recorded_difference_has_its_reason():

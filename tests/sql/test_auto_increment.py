@@ -266,3 +266,23 @@ def test_a_column_behind_the_first_counts_in_its_group(db):
     for group in (0, 1):
         found = [row[0] for row in db.rows(f"SELECT n FROM t WHERE g = {group} ORDER BY n")]
         assert found == list(range(1, len(found) + 1)), "no gap and nothing twice"
+
+
+def test_a_column_that_loses_the_attribute_leaves_no_value_behind(db):
+    db.ok("CREATE TABLE t (n INT UNSIGNED AUTO_INCREMENT PRIMARY KEY, v INT) AUTO_INCREMENT = 2147483648")
+    db.ok("INSERT INTO t (v) VALUES (1)")
+    db.ok("SET STATEMENT sql_mode = '' FOR ALTER TABLE t CHANGE n n INT DEFAULT 0")
+    assert "AUTO_INCREMENT" not in db.rows("SHOW CREATE TABLE t")[0][1]
+    db.ok("SET STATEMENT sql_mode = 'NO_AUTO_VALUE_ON_ZERO' FOR ALTER TABLE t ADD m INT AUTO_INCREMENT, ADD KEY (m)")
+    db.ok("ALTER TABLE t MODIFY m INT, DROP KEY m")
+    assert "AUTO_INCREMENT" not in db.rows("SHOW CREATE TABLE t")[0][1]
+
+
+def test_double_counts_beyond_what_64_bits_hold_with_a_sign(db):
+    db.ok("SET sql_mode = 'STRICT_ALL_TABLES'")
+    db.ok("CREATE TABLE t (n DOUBLE NOT NULL AUTO_INCREMENT PRIMARY KEY) AUTO_INCREMENT = 10000000000000000000")
+    db.ok("INSERT INTO t VALUES ()")
+    assert numbers(db) == [1e19]
+    db.ok("TRUNCATE TABLE t")
+    db.ok("INSERT INTO t VALUES (-5.5), (7.9), (NULL)")
+    assert db.value("SELECT MAX(n) FROM t") in (8, 9)  # above 7.9; InnoDB rounds first

@@ -586,3 +586,11 @@ def test_children_come_while_their_parent_is_exchanged(db):
         thread.join()
     assert refused == []
     assert [row[2:] for row in db.rows("CHECK TABLE c EXTENDED")] == [("status", "OK")]
+
+
+def test_the_copy_that_alter_makes_is_named_as_it_is(db):
+    db.ok("CREATE TABLE p (n INT PRIMARY KEY)")
+    db.ok("CREATE TABLE c (n INT, KEY (n))")
+    db.ok("INSERT INTO c VALUES (1)")
+    answer = db.run("ALTER TABLE c ADD FOREIGN KEY (n) REFERENCES p (n), ALGORITHM=COPY")
+    assert answer.error[0] == 1452 and "#mysql50#" not in answer.error[1] and "#sql-alter" in answer.error[1], answer

@@ -144,3 +144,26 @@ def test_of_many_who_want_one_long_value_one_gets_it(db):
     assert db.value("SELECT COUNT(*) FROM t WHERE v LIKE 'v%'") > 3
     for table in "ts":
         assert db.rows(f"CHECK TABLE {table} EXTENDED")[0][3] == "OK"
+
+
+@pytest.mark.parametrize("kind", ["", " PARTITION BY HASH (n) PARTITIONS 3"])
+def test_alter_ignore_and_create_ignore_leave_out_what_is_there_already(db, kind):
+    key = "UNIQUE (n, v)" if kind else "UNIQUE (v)"
+    db.ok(f"CREATE TABLE t (n INT, v TEXT, w INT){kind}")
+    db.ok("INSERT INTO t SELECT seq MOD 2, REPEAT(CHAR(97 + seq MOD 5), 5000 + seq MOD 3), seq FROM seq_1_to_60")
+    first = "SELECT MIN(w) FROM t GROUP BY n, v ORDER BY 1" if kind else "SELECT MIN(w) FROM t GROUP BY v ORDER BY 1"
+    kept = len(db.rows(first))
+    assert db.run(f"CREATE TABLE c ({key}){kind} IGNORE SELECT * FROM t").error is None
+    db.ok(f"ALTER IGNORE TABLE t ADD {key}")
+    for table in ("t", "c"):
+        assert db.value(f"SELECT COUNT(*) FROM {table}") == kept
+        assert db.value(f"SELECT COUNT(DISTINCT {'n, ' if kind else ''}v) FROM {table}") == kept
+        assert db.rows(f"CHECK TABLE {table}")[-1][3] == "OK"
+    db.fails("INSERT INTO t SELECT n, v, -1 FROM t LIMIT 1", 1062)
+
+
+def test_alter_ignore_leaves_out_periods_that_overlap(db):
+    db.ok("CREATE TABLE s (n INT, f DATE, u DATE, PERIOD FOR p (f, u))")
+    db.ok("INSERT INTO s VALUES (1, '2020-01-01', '2020-02-01'), (1, '2020-01-05', '2020-03-01'), (1, '2020-02-01', '2020-03-01'), (2, '2020-01-01', '2020-02-01')")
+    db.ok("ALTER IGNORE TABLE s ADD UNIQUE (n, p WITHOUT OVERLAPS)")
+    assert [str(row[0]) for row in db.rows("SELECT f FROM s ORDER BY n, f")] == ["2020-01-01", "2020-02-01", "2020-01-01"]
