@@ -189,7 +189,7 @@ def shared_folders(root):
 def shown_with(line, engine):
     """A line of SHOW CREATE with another engine; partitions have blanks around the sign."""
     line = line.replace("ENGINE=MyISAM", f"ENGINE={engine}").replace("ENGINE = MyISAM", f"ENGINE = {engine}")
-    return line.replace("engine=InnoDB", f"engine={engine}")
+    return line.replace("engine=InnoDB", f"engine={engine}").replace(") ENGINE=InnoDB ", f") ENGINE={engine} ")
 
 
 def rename_default(root, suite, tests, engine):

@@ -315,9 +315,9 @@ bool ha_pbxt::is_fatal_error(int error, uint flags) {
 
 /* ---- statistics and costs ---- */
 
-/* The optimizer takes 0 and 1 rows for facts; a table that others write to has no such facts. */
+/* The optimizer takes no rows for a fact; a table that others write to has no such facts. */
 static ha_rows rows_for_optimizer(uint64_t rows) {
-  return std::max<uint64_t>(rows, 2);
+  return std::max<uint64_t>(rows, 1);
 }
 
 /* Rule X54: what the engine said to the optimizer's last question is still good enough, with the number of
