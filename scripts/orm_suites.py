@@ -116,6 +116,7 @@ def command_of(suite, server, labels):
         # The suite's own options end after some failures, and write to files beside its sources.
         options = ["-o", "addopts=", "-p", "recording", "-p", "no:cacheprovider", "-q", "--tb=short", "--backend-only"]
         options += ["--ignore=test/aaa_profiling"]  # counts calls and memory of the library itself, for most of an hour
+        options += ["-k", "not MatchTest"]  # needs FULLTEXT, and where that is refused leaves a table that seventy other tests find
         environment["PYTHONPATH"] = f"{sources / 'lib'}:{TESTS}"
         return [python, "-m", "pytest", *options, "--dburi", url, *labels], sources, environment
     environment["PYTHONPATH"] = f"{sources}:{TESTS}"

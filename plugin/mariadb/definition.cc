@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include <algorithm>
+
 #include "column_types.h"
 #include "definition_files.h"
 
@@ -53,14 +55,41 @@ void set_kind(const Field* field, pbxt_column* column) {
   }
 }
 
-/* The parts that are stored: those declared, and behind them those that the server takes from the primary
-   key. Of a UNIQUE over long values the hidden hash column is stored; the list begins with the hashed columns
-   or with the hash itself, depending on who asks. */
-const KEY_PART_INFO* first_stored_part(const KEY& key, uint* count) {
-  *count = key.ext_key_parts;
-  if (key.algorithm != HA_KEY_ALG_LONG_HASH) return key.key_part;
-  *count = 1;
-  return Definition::hash_part(key);
+/* The parts of an index that are stored, in their order. */
+using StoredParts = std::vector<const KEY_PART_INFO*>;
+
+bool is_whole(const TABLE* table, const KEY_PART_INFO& part) {
+  const Field* field = table->field[part.fieldnr - 1];
+  return field->stored_in_db() && part.length == field->key_length();
+}
+
+/* What the server would put behind the columns of an index, did it know the engine of a partitioned table
+ * when it reads the definition: the columns of the primary key before its first prefix that the index has
+ * not, unless the index is unique, or has a prefix or a virtual column. */
+void extend(const TABLE* table, const KEY& key, StoredParts* parts) {
+  uint primary = table->s->primary_key;
+  if (primary == MAX_KEY || (key.flags & HA_NOSAME)) return;
+  for (const KEY_PART_INFO* part : *parts)
+    if (!is_whole(table, *part)) return;
+  const KEY& primary_key = table->key_info[primary];
+  size_t declared = parts->size();
+  for (uint i = 0; i < primary_key.user_defined_key_parts && parts->size() < MAX_REF_PARTS; i++) {
+    const KEY_PART_INFO* part = &primary_key.key_part[i];
+    if (!is_whole(table, *part)) return;
+    auto is_it = [part](const KEY_PART_INFO* other) { return other->fieldnr == part->fieldnr; };
+    if (std::none_of(parts->begin(), parts->begin() + declared, is_it)) parts->push_back(part);
+  }
+}
+
+/* Those declared, and behind them those of the primary key, which the server says, or not of a part of a
+ * partitioned table. Of a UNIQUE over long values the hidden hash column is stored; the list begins with the
+ * hashed columns or with the hash itself, depending on who asks. */
+StoredParts stored_parts(const TABLE* table, const KEY& key, bool is_partition) {
+  if (key.algorithm == HA_KEY_ALG_LONG_HASH) return {Definition::hash_part(key)};
+  StoredParts parts;
+  for (uint i = 0; i < key.ext_key_parts; i++) parts.push_back(&key.key_part[i]);
+  if (is_partition) extend(table, key, &parts);
+  return parts;
 }
 
 /* Old-format TIME, TIMESTAMP and DATETIME with fractions are big-endian and comparable, without fractions
@@ -185,18 +214,19 @@ void Definition::add_part(const TABLE* table, const KEY_PART_INFO& key_part) {
   parts_.push_back(part);
 }
 
-void Definition::add_indexes(const TABLE* table) {
-  uint total = 0, count;
+void Definition::add_indexes(const TABLE* table, bool is_partition) {
+  std::vector<StoredParts> stored;
+  size_t total = 0;
   for (uint i = 0; i < table->s->keys; i++) {
-    first_stored_part(table->key_info[i], &count);
-    total += count;
+    stored.push_back(stored_parts(table, table->key_info[i], is_partition));
+    total += stored.back().size();
   }
   parts_.reserve(total);
   weights_.reserve(total);  // no reallocation: parts point into it
   indexes_.reserve(table->s->keys);
   for (uint i = 0; i < table->s->keys; i++) {
     const KEY& key = table->key_info[i];
-    const KEY_PART_INFO* part = first_stored_part(key, &count);
+    uint count = static_cast<uint>(stored[i].size());
     pbxt_index index{};
     index.name = key.name.str;
     index.name_len = key.name.length;
@@ -205,7 +235,7 @@ void Definition::add_indexes(const TABLE* table) {
     index.part_count = count;
     index.extension_count = count > key.user_defined_key_parts ? count - key.user_defined_key_parts : 0;
     index.parts = parts_.data() + parts_.size();
-    for (uint j = 0; j < count; j++) add_part(table, part[j]);
+    for (const KEY_PART_INFO* part : stored[i]) add_part(table, *part);
     indexes_.push_back(index);
   }
   for (size_t i = 0; i < parts_.size(); i++) parts_[i].ctx = &weights_[i];
@@ -245,7 +275,7 @@ size_t Definition::image_bytes_max(uint index) const {
 void Definition::build(const TABLE* table, const char* name) noexcept {
   const TABLE_SHARE* share = table->s;
   add_columns(table);
-  add_indexes(table);
+  add_indexes(table, strstr(name, kPartition) != nullptr);
   def.name = name;
   def.name_len = strlen(name);
   def.record_length = share->reclength;

@@ -49,7 +49,7 @@ class Definition {
 
  private:
   void add_columns(const TABLE* table);
-  void add_indexes(const TABLE* table);
+  void add_indexes(const TABLE* table, bool is_partition);
   void add_part(const TABLE* table, const KEY_PART_INFO& key_part);
   std::vector<pbxt_column> columns_;
   std::vector<std::string> types_;

@@ -15,13 +15,21 @@ constexpr size_t kOrderBytesMax = 256;
 
 pbxt_status ExtendedKeys::learn(const TABLE* table, const Definition& definition, pbxt_table* core) {
   parts_.resize(table->s->keys);
+  columns_.resize(table->s->keys);
+  whole_columns_.resize(table->s->keys);
   for (uint i = 0; i < table->s->keys; i++) {
     uint32_t parts = 0;
     pbxt_status status = pbxt_index_parts(core, i, &parts);
     if (status != PBXT_OK) return status;
     const KEY& key = table->key_info[i];
     // Of a key over long values the engine has a hash, and nothing else.
-    parts_[i] = key.algorithm == HA_KEY_ALG_LONG_HASH ? key.user_defined_key_parts : parts;
+    bool is_hash = key.algorithm == HA_KEY_ALG_LONG_HASH;
+    parts_[i] = is_hash ? key.user_defined_key_parts : parts;
+    const pbxt_index& described = definition.def.indexes[i];
+    for (uint32_t j = 0; !is_hash && j < std::min(parts, described.part_count); j++) {
+      columns_[i].push_back(described.parts[j].column);
+      if (!described.parts[j].is_prefix) whole_columns_[i].push_back(described.parts[j].column);
+    }
   }
   choose_order(table, definition);
   return PBXT_OK;
@@ -45,21 +53,16 @@ void ExtendedKeys::choose_order(const TABLE* table, const Definition& definition
     bool is_single = (key.flags & HA_NOSAME) && !(key.flags & HA_NULL_PART_KEY);
     bool has_all = true;
     for (uint j = 0; j < primary_key.user_defined_key_parts; j++)
-      has_all = has_all && has_column(table, i, primary_key.key_part[j].fieldnr - 1);
+      has_all = has_all && has_column(i, primary_key.key_part[j].fieldnr - 1);
     has_reference_[i] = order_bytes_ == 0 || has_all;
     in_order_[i] = is_single || (order_bytes_ != 0 ? has_all : parts_[i] <= key.user_defined_key_parts);
   }
 }
 
 /* Whether the index has the column, whole. */
-bool ExtendedKeys::has_column(const TABLE* table, uint index, uint field) const {
-  const KEY& key = table->key_info[index];
-  if (key.algorithm == HA_KEY_ALG_LONG_HASH) return false;
-  uint count = std::min(parts_[index], key.ext_key_parts);
-  for (uint i = 0; i < count; i++)
-    if (key.key_part[i].fieldnr - 1u == field)
-      return key.key_part[i].length == table->field[field]->key_length();
-  return false;
+bool ExtendedKeys::has_column(uint index, uint field) const {
+  const std::vector<uint>& columns = whole_columns_[index];
+  return std::find(columns.begin(), columns.end(), field) != columns.end();
 }
 
 void ExtendedKeys::correct(TABLE* table) const {
@@ -77,7 +80,7 @@ void ExtendedKeys::correct(TABLE* table) const {
     uint number = primary_key.key_part[j].fieldnr - 1;
     Field* field = table->field[number];
     for (uint i = 0; i < parts_.size(); i++) {
-      if (has_column(table, i, number)) continue;
+      if (has_column(i, number)) continue;
       field->part_of_key.clear_bit(i);
       field->part_of_sortkey.clear_bit(i);
     }

@@ -11,8 +11,8 @@
 namespace pbxt {
 
 /* The server takes it for granted that the columns of the primary key stand behind those of every other index
- * that can be extended. Which of them do so is decided when a table is made (rule X47), so an open table says
- * what it has. */
+ * that can be extended, and of partitioned tables believes it of what an index answers alone. Which of them
+ * do so is decided when a table is made (rule X47), so an open table says what it has. */
 class ExtendedKeys {
  public:
   /* Asks the engine. After the table was opened. */
@@ -25,6 +25,9 @@ class ExtendedKeys {
      rows come under one key of an extended index. 0 if no index is extended, or keys are too long for it. */
   uint order_bytes() const { return order_bytes_; }
 
+  /* The columns that an entry of the index has, by their numbers. */
+  const std::vector<uint>& columns(uint index) const { return columns_[index]; }
+
   /* Rows under one key of the index come in the order of their references. */
   bool gives_reference_order(uint index) const { return in_order_[index]; }
 
@@ -32,10 +35,12 @@ class ExtendedKeys {
   bool gives_reference(uint index) const { return has_reference_[index]; }
 
  private:
-  bool has_column(const TABLE* table, uint index, uint field) const;
+  bool has_column(uint index, uint field) const;
   void choose_order(const TABLE* table, const Definition& definition);
 
   std::vector<uint> parts_; /* that each index has */
+  std::vector<std::vector<uint>> columns_;
+  std::vector<std::vector<uint>> whole_columns_; /* those of which it has no prefix */
   std::vector<bool> in_order_;
   std::vector<bool> has_reference_;
   uint order_bytes_ = 0;

@@ -68,9 +68,7 @@ int ha_pbxt::choose_columns() {
 /* A read of the index alone may use no other columns; the server's list may have more. */
 int ha_pbxt::choose_index_columns() {
   uint8_t columns[(MAX_FIELDS + 7) / 8] = {};
-  const KEY& key = table->key_info[active_index];
-  for (uint i = 0; i < key.ext_key_parts; i++) {
-    uint column = key.key_part[i].fieldnr - 1;
+  for (uint column : open_table_->extended_keys().columns(active_index)) {
     if (bitmap_is_set(table->read_set, column)) columns[column / 8] |= static_cast<uint8_t>(1u << column % 8);
   }
   columns_changed_ = true;  // for who reads otherwise next
@@ -377,8 +375,8 @@ check_result_t ha_pbxt::filter_entry(const uchar* record, uint64_t row_id) {
 }
 
 void ha_pbxt::move_key_columns(my_ptrdiff_t distance) {
-  const KEY& key = table->key_info[active_index];
-  for (uint i = 0; i < key.ext_key_parts; i++) key.key_part[i].field->move_field_offset(distance);
+  for (uint column : open_table_->extended_keys().columns(active_index))
+    table->field[column]->move_field_offset(distance);
 }
 
 /* The server evaluates the condition where columns are, which is its first record buffer: they are moved for

@@ -319,3 +319,49 @@ def test_unique_over_long_values_and_virtual_columns(twin):
         twin.run(query)
     twin.ok("REPLACE INTO t (id, body, a) VALUES (9999, 'body7', 1)")
     twin.same_table("t")
+
+
+PARTITIONED_KEYS = KEYS.replace("UNIQUE KEY u", "KEY u")
+
+
+@pytest.fixture
+def parted(twin):
+    """The table in both engines, in five partitions, without its unique index."""
+    for database in (twin.under_test, twin.oracle):
+        database.ok(f"CREATE TABLE t ({COLUMNS}, {PARTITIONED_KEYS}) ENGINE={database.engine} PARTITION BY HASH (id) PARTITIONS 5")
+        database.ok(FILL.format(rows=ROWS))
+        database.rows("ANALYZE TABLE t")
+    return twin
+
+
+def test_indexes_of_partitioned_tables_answer_for_the_primary_key(parted):
+    """Rule X40: the server does not say so of partitions, but reads them so."""
+    for query in ("SELECT id FROM t WHERE a = 7", "SELECT id, a FROM t WHERE a IN (3, 7) AND id > 2000", "SELECT MAX(id) FROM t WHERE b = 3 AND c = 'c5'",
+                  "SELECT id FROM t WHERE c LIKE 'c1%' AND id MOD 3 = 1", "SELECT a, id FROM t FORCE INDEX (a) ORDER BY a, id"):  # fmt: skip
+        mine, theirs = used(parted.under_test, query), used(parted.oracle, query)
+        assert mine[0][3] and mine[0][1] == theirs[0][1] and theirs[0][3], f"{query}\n    {mine}\n    {theirs}"
+
+
+@pytest.mark.parametrize("switch", ["extended_keys=on", "index_merge_sort_intersection=on"])
+def test_answers_of_partitioned_tables_are_those_of_innodb(parted, switch):
+    parted.ok(f"SET optimizer_switch = '{switch}'")
+    for is_disturbed in (False, True):
+        if is_disturbed:
+            disturb(parted)
+        for query in EXTENDED + ANSWERS:
+            parted.run(query, ordered="ORDER BY" in query)
+    assert parted.under_test.rows("CHECK TABLE t EXTENDED")[0][3] == "OK"
+
+
+def test_partitions_with_extended_keys_become_tables_and_back(parted):
+    for database in (parted.under_test, parted.oracle):
+        database.ok(f"CREATE TABLE e ({COLUMNS}, {PARTITIONED_KEYS}) ENGINE={database.engine}")
+        database.ok("INSERT INTO e SELECT * FROM t PARTITION (p1) WHERE id > 100")
+        database.ok("ALTER TABLE t EXCHANGE PARTITION p1 WITH TABLE e")
+        database.ok("ALTER TABLE t ADD KEY ca (c, a)")
+        database.ok("ALTER TABLE t ADD COLUMN more INT, ALGORITHM=INSTANT")
+    for query in (*EXTENDED, *ANSWERS, "SELECT id, c FROM t WHERE c = 'c5' AND a = 7 ORDER BY id", "SELECT COUNT(*), MIN(id) FROM t WHERE c = 'c5'"):
+        parted.run(query, ordered="ORDER BY" in query)
+        parted.run(query.replace("FROM t", "FROM e"), ordered="ORDER BY" in query) if " JOIN " not in query and "more" not in query else None
+    for table in ("t", "e"):
+        assert parted.under_test.rows(f"CHECK TABLE {table} EXTENDED")[0][3] == "OK"
