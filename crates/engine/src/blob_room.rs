@@ -12,7 +12,7 @@
 use super::{BlobAccounts, within};
 use crate::database::Database;
 use crate::error::Result;
-use crate::image::{ImageItem, ImageReader};
+use crate::image::{ImageItem, ImageReader, damage};
 use crate::pacing::Progress;
 use pbxt_base::{Lsn, SegmentId};
 use pbxt_io::GIVE_BACK_BYTES;
@@ -133,9 +133,10 @@ pub fn dead_values(store: &SegmentStore) -> Result<BTreeMap<SegmentId, Vec<Range
     };
     let mut reader = ImageReader::open(store, checkpoint.image)?;
     let accounts = match reader.next_item()? {
-        Some(ImageItem::Head(head)) => BlobAccounts::decode(&head.blobs)?,
-        _ => BlobAccounts::default(),
+        Some(ImageItem::Head(head)) => BlobAccounts::decode(&head.blobs),
+        _ => Err(damage("the head of an image", "another item")),
     };
+    let accounts = accounts.map_err(|error| reader.in_item(error))?;
     let segments = accounts.segments.into_inner().into_iter();
     let ranges = |ranges: Ranges| ranges.into_iter().map(|(begin, end)| begin..end).collect();
     Ok(segments.map(|(id, dead)| (id, ranges(dead.ranges))).collect())
