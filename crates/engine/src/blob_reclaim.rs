@@ -334,8 +334,14 @@ impl Database {
 
     /// Drops blob segments of which all is dead (rule S16), and gives back the room of what is dead in others (S50).
     pub fn blob_step(&self) -> Result<Progress> {
-        let mut progress = self.give_room_back()?;
-        for (id, end) in self.droppable_blobs()? {
+        if self.upkeep.blobs.segments.lock().is_empty() {
+            return Ok(Progress::Idle);
+        }
+        // One listing for both. What is noted later is none of this step, so both judge before either acts.
+        let bytes: BTreeMap<_, _> = self.blobs.segments()?.into_iter().collect();
+        let droppable = self.droppable_blobs(&bytes);
+        let mut progress = self.give_room_back(self.room_to_give(&bytes))?;
+        for (id, end) in droppable {
             if self.blobs.drop_segment(id, end)? {
                 self.upkeep.blobs.segments.lock().remove(&id);
                 progress = Progress::Worked;
@@ -345,11 +351,7 @@ impl Database {
     }
 
     /// Segments that may go, with their bytes. What only waits for a checkpoint makes that due sooner.
-    fn droppable_blobs(&self) -> Result<Vec<(SegmentId, u64)>> {
-        if self.upkeep.blobs.segments.lock().is_empty() {
-            return Ok(Vec::new());
-        }
-        let bytes: BTreeMap<_, _> = self.blobs.segments()?.into_iter().collect();
+    fn droppable_blobs(&self, bytes: &BTreeMap<SegmentId, u64>) -> Vec<(SegmentId, u64)> {
         let tail = self.log.tail();
         let checkpoint = self.store.checkpoint().map_or(Lsn::new(0), |found| found.start);
         let mut ready = Vec::new();
@@ -368,7 +370,7 @@ impl Database {
                 ready.push((*id, *end));
             }
         }
-        Ok(ready)
+        ready
     }
 }
 

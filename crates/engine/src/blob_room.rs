@@ -86,9 +86,9 @@ impl Room {
 impl Database {
     /// Gives back the room of dead values beside living ones. Blocks of which nothing came because the database closes, or because the
     /// medium failed, are offered again after the next opening.
-    pub(super) fn give_room_back(&self) -> Result<Progress> {
+    pub(super) fn give_room_back(&self, room: Vec<(SegmentId, Vec<Range<u64>>)>) -> Result<Progress> {
         let mut progress = Progress::Idle;
-        for (segment, blocks) in self.room_to_give()? {
+        for (segment, blocks) in room {
             for range in blocks {
                 if self.upkeep.is_stopping() || !self.blobs.give_back(segment, range)? {
                     return Ok(progress);
@@ -100,11 +100,7 @@ impl Database {
     }
 
     /// Blocks to be given back now. Offers what is worth it: the checkpoint it waits for is due sooner.
-    fn room_to_give(&self) -> Result<Vec<(SegmentId, Vec<Range<u64>>)>> {
-        if self.upkeep.blobs.segments.lock().is_empty() {
-            return Ok(Vec::new());
-        }
-        let bytes: BTreeMap<_, _> = self.blobs.segments()?.into_iter().collect();
+    pub(super) fn room_to_give(&self, bytes: &BTreeMap<SegmentId, u64>) -> Vec<(SegmentId, Vec<Range<u64>>)> {
         let tail = self.log.tail();
         let checkpoint = self.store.checkpoint().map_or(Lsn::new(0), |found| found.start);
         let mut ready = Vec::new();
@@ -121,7 +117,7 @@ impl Database {
                 self.maintenance.note_dropped(gain);
             }
         }
-        Ok(ready)
+        ready
     }
 }
 
