@@ -43,6 +43,7 @@ const Row kTable[] = {
     {PBXT_POISONED, kPoisoned},
     {PBXT_CORRUPT, kCorrupt},
     {PBXT_IO, kIo},
+    {PBXT_DENIED, kIo},
     {PBXT_TOO_LARGE, HA_ERR_TO_BIG_ROW},
     {PBXT_TABLE_EXISTS, HA_ERR_TABLE_EXIST},
     {PBXT_NO_SUCH_TABLE, HA_ERR_NO_SUCH_TABLE},

@@ -104,6 +104,22 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// Refuses bytes that are left: what was read had to be all.
+    ///
+    /// # Errors
+    /// `Corrupt`, without a file's name.
+    pub fn end(&self) -> Result<()> {
+        match self.rest().len() {
+            0 => Ok(()),
+            more => Err(Error::Corrupt {
+                file: String::new(),
+                offset: self.at as u64,
+                expected: "the end".into(),
+                found: format!("{more} more bytes"),
+            }),
+        }
+    }
+
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut array = [0; N];
         array.copy_from_slice(self.bytes(N)?);
@@ -198,6 +214,12 @@ mod tests {
             .to_string();
         assert!(
             message.starts_with("'hot-1' is damaged at offset 3: expected 1 more bytes, found 0"),
+            "{message}"
+        );
+        reader.end().expect("nothing is left");
+        let message = Reader::new(&[7, 7]).end().expect_err("two bytes").to_string();
+        assert!(
+            message.contains("expected the end, found 2 more bytes"),
             "{message}"
         );
         let endless = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];

@@ -67,11 +67,24 @@ pub enum Error {
         /// Who holds it.
         holder: String,
     },
-    /// The directory or file cannot be written.
+    /// The medium cannot be written, or was opened for reading.
     #[error("'{path}' cannot be written: make it writable for this user, or open read-only")]
     ReadOnlyMedia {
         /// Path.
         path: String,
+    },
+    /// This user has no right to do it.
+    #[error(
+        "this user may not {op} '{file}' ({source}): look at owner, rights and attributes of the file and of the directories above \
+         it, and at what guards the system beside them (SELinux, AppArmor), then try again"
+    )]
+    Denied {
+        /// File or directory.
+        file: String,
+        /// What was tried, as a verb.
+        op: &'static str,
+        /// The system's answer.
+        source: io::Error,
     },
     /// Something is larger than a limit.
     #[error("{what} takes {bytes} bytes, over the limit of {limit}")]

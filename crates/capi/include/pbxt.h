@@ -51,7 +51,7 @@ typedef enum pbxt_status {
   PBXT_INVALID = 17,       /* bad argument or absurd setting */
   PBXT_IN_USE = 18,        /* another process has the database open */
   PBXT_WRONG_VERSION = 19, /* files of another format version */
-  PBXT_READ_ONLY = 20,     /* directory or file cannot be written */
+  PBXT_READ_ONLY = 20,     /* the medium cannot be written */
   PBXT_NO_SUCH_XID = 21,
   PBXT_SAME_ROW = 22, /* update with identical bytes: nothing written */
   PBXT_INTERNAL = 23,
@@ -63,6 +63,7 @@ typedef enum pbxt_status {
   PBXT_FOREIGN_KEY_NAME_TAKEN = 30, /* definition refused: the text names constraint and who has its name */
   PBXT_NEEDS_COPY = 31,             /* an ALTER that needs rows or indexes written anew: the text says why */
   PBXT_NO_KEY = 32,        /* a key of encrypted files is missing or another one: the text names it */
+  PBXT_DENIED = 33,        /* this user has no right to a file or directory: the text names it */
   PBXT_UNSERIALIZABLE = 26 /* fits into no serial order: rolled back whole; after pbxt_commit it is over */
 } pbxt_status;
 

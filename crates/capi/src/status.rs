@@ -41,6 +41,7 @@ pub enum Status {
     ForeignKeyNameTaken = 30,
     NeedsCopy = 31,
     NoKey = 32,
+    Denied = 33,
 }
 
 impl From<&Error> for Status {
@@ -81,6 +82,7 @@ fn storage_status(error: &StorageError) -> Status {
         StorageError::WrongVersion { .. } => Status::WrongVersion,
         StorageError::Locked { .. } => Status::InUse,
         StorageError::ReadOnlyMedia { .. } => Status::ReadOnly,
+        StorageError::Denied { .. } => Status::Denied,
         StorageError::TooLarge { .. } => Status::TooLarge,
         StorageError::Encrypted { .. } | StorageError::NoKey { .. } => Status::NoKey,
         StorageError::NotADatabase { .. } | StorageError::Closed => Status::Invalid,
@@ -234,6 +236,15 @@ mod tests {
             (
                 StorageError::ReadOnlyMedia { path: name() }.into(),
                 Status::ReadOnly,
+            ),
+            (
+                StorageError::Denied {
+                    file: name(),
+                    op: "open",
+                    source: std::io::Error::from(std::io::ErrorKind::PermissionDenied),
+                }
+                .into(),
+                Status::Denied,
             ),
             (
                 StorageError::WrongVersion {

@@ -115,7 +115,8 @@ impl Database {
         if !has_changed && was_held.is_none() {
             return Ok(false);
         }
-        let values = self.unknown_bytes()?;
+        let segments = self.blobs.segments()?;
+        let values = self.unknown_bytes(&segments);
         let tables = self
             .catalog
             .tables()
@@ -126,7 +127,11 @@ impl Database {
         if values == 0 || rows / ROWS_PER_VALUES > values || rows > CHEAP_BYTES && !is_new {
             return Ok(false);
         }
-        let greatest = self.blobs.examinable()?.last().copied();
+        let greatest = self
+            .blobs
+            .examinable_of(segments.iter().map(|(id, _)| *id))
+            .last()
+            .copied();
         Ok(greatest.is_some() && (has_changed || greatest > was_held))
     }
 
@@ -138,8 +143,7 @@ impl Database {
     }
 
     /// Bytes of blob segments that are not known to be dead; of one that has no values its header, until that is known.
-    fn unknown_bytes(&self) -> Result<u64> {
-        let segments = self.blobs.segments()?;
+    fn unknown_bytes(&self, segments: &[(SegmentId, u64)]) -> u64 {
         let known = self.upkeep.blobs.segments.lock();
         let unknown = |(id, bytes): &(SegmentId, u64)| {
             let dead = known.get(id);
@@ -148,7 +152,7 @@ impl Database {
                 values => values.saturating_sub(dead.map_or(0, |dead| dead.bytes(*bytes))),
             }
         };
-        Ok(segments.iter().map(unknown).sum())
+        segments.iter().map(unknown).sum()
     }
 
     /// Notes what is dead in the segments that nobody holds.

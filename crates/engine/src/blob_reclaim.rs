@@ -16,6 +16,7 @@ use crate::compact_batch::CompactBatch;
 use crate::database::Database;
 use crate::error::Result;
 use crate::homing::fate_of;
+use crate::image::damage;
 use crate::pacing::Progress;
 use crate::row_shape::Slot;
 use crate::table::Table;
@@ -24,7 +25,7 @@ use parking_lot::Mutex;
 use pbxt_base::codec::{Reader, put_varint};
 use pbxt_base::{CommitTs, Lsn, RowId, SegmentId, planted};
 use pbxt_rows::{BlobRef, ColumnKind, RowView, Schema, Value};
-use pbxt_segment::{BlobStore, SEGMENT_HEADER_BYTES};
+use pbxt_segment::{BlobStore, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES};
 use pbxt_txlog::RowRef;
 use room::Room;
 use std::collections::BTreeMap;
@@ -38,6 +39,9 @@ mod census;
 mod room;
 
 pub use room::dead_values;
+
+/// Numbers of segments have 29 bits.
+const SEGMENT_IDS: u32 = 1 << 29;
 
 /// Dead ranges of one segment.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -114,6 +118,30 @@ impl DeadRanges {
         self.ranges.insert(begin, end);
     }
 
+    /// Of one segment of the image.
+    fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        let mut dead = Self::default();
+        let mut at = 0_u64;
+        for number in 0..reader.varint()? {
+            let (gap, bytes) = (reader.varint()?, reader.varint()?);
+            let begin = at.checked_add(gap);
+            let end = begin.and_then(|begin| begin.checked_add(bytes));
+            let (Some(begin), Some(end)) = (begin, end.filter(|end| *end <= SEGMENT_BYTES_MAX)) else {
+                let found = format!("one of {bytes} bytes, {gap} behind {at}");
+                return Err(damage("dead bytes inside a blob segment", found));
+            };
+            if number > 0 && gap == 0 {
+                return Err(damage(
+                    "dead bytes that do not touch",
+                    format!("two ranges at {at}"),
+                ));
+            }
+            dead.insert(begin, end);
+            at = end;
+        }
+        Ok(dead)
+    }
+
     /// Dead bytes of a segment that ends at `end`.
     fn bytes(&self, end: u64) -> u64 {
         within(&self.ranges, end).map(|(begin, to)| to - begin).sum()
@@ -179,21 +207,25 @@ impl BlobAccounts {
     }
 
     /// From the image; no bytes are an empty state.
+    ///
+    /// # Errors
+    /// `Corrupt`, without a file's name, if they are not what `encode` writes.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut segments = BTreeMap::new();
         let mut reader = Reader::new(bytes);
         let count = if bytes.is_empty() { 0 } else { reader.varint()? };
         for _ in 0..count {
-            let id = SegmentId::new(reader.varint()? as u32);
-            let mut dead = DeadRanges::default();
-            let mut at = 0;
-            for _ in 0..reader.varint()? {
-                let begin = at + reader.varint()?;
-                at = begin + reader.varint()?;
-                dead.insert(begin, at);
-            }
-            segments.insert(id, dead);
+            let number = reader.varint()?;
+            let last = segments
+                .last_key_value()
+                .map_or(0, |(last, _): (&SegmentId, _)| last.raw());
+            let id = u32::try_from(number)
+                .ok()
+                .filter(|id| (last + 1..SEGMENT_IDS).contains(id));
+            let id = id.ok_or_else(|| damage(format!("a blob segment behind {last}"), number.to_string()))?;
+            segments.insert(SegmentId::new(id), DeadRanges::decode(&mut reader)?);
         }
+        reader.end()?;
         Ok(Self {
             segments: Mutex::new(segments),
             ..Self::default()
@@ -302,8 +334,14 @@ impl Database {
 
     /// Drops blob segments of which all is dead (rule S16), and gives back the room of what is dead in others (S50).
     pub fn blob_step(&self) -> Result<Progress> {
-        let mut progress = self.give_room_back()?;
-        for (id, end) in self.droppable_blobs()? {
+        if self.upkeep.blobs.segments.lock().is_empty() {
+            return Ok(Progress::Idle);
+        }
+        // One listing for both. What is noted later is none of this step, so both judge before either acts.
+        let bytes: BTreeMap<_, _> = self.blobs.segments()?.into_iter().collect();
+        let droppable = self.droppable_blobs(&bytes);
+        let mut progress = self.give_room_back(self.room_to_give(&bytes))?;
+        for (id, end) in droppable {
             if self.blobs.drop_segment(id, end)? {
                 self.upkeep.blobs.segments.lock().remove(&id);
                 progress = Progress::Worked;
@@ -313,11 +351,7 @@ impl Database {
     }
 
     /// Segments that may go, with their bytes. What only waits for a checkpoint makes that due sooner.
-    fn droppable_blobs(&self) -> Result<Vec<(SegmentId, u64)>> {
-        if self.upkeep.blobs.segments.lock().is_empty() {
-            return Ok(Vec::new());
-        }
-        let bytes: BTreeMap<_, _> = self.blobs.segments()?.into_iter().collect();
+    fn droppable_blobs(&self, bytes: &BTreeMap<SegmentId, u64>) -> Vec<(SegmentId, u64)> {
         let tail = self.log.tail();
         let checkpoint = self.store.checkpoint().map_or(Lsn::new(0), |found| found.start);
         let mut ready = Vec::new();
@@ -336,7 +370,7 @@ impl Database {
                 ready.push((*id, *end));
             }
         }
-        Ok(ready)
+        ready
     }
 }
 

@@ -12,7 +12,7 @@
 use super::{BlobAccounts, within};
 use crate::database::Database;
 use crate::error::Result;
-use crate::image::{ImageItem, ImageReader};
+use crate::image::{ImageItem, ImageReader, damage};
 use crate::pacing::Progress;
 use pbxt_base::{Lsn, SegmentId};
 use pbxt_io::GIVE_BACK_BYTES;
@@ -86,9 +86,9 @@ impl Room {
 impl Database {
     /// Gives back the room of dead values beside living ones. Blocks of which nothing came because the database closes, or because the
     /// medium failed, are offered again after the next opening.
-    pub(super) fn give_room_back(&self) -> Result<Progress> {
+    pub(super) fn give_room_back(&self, room: Vec<(SegmentId, Vec<Range<u64>>)>) -> Result<Progress> {
         let mut progress = Progress::Idle;
-        for (segment, blocks) in self.room_to_give()? {
+        for (segment, blocks) in room {
             for range in blocks {
                 if self.upkeep.is_stopping() || !self.blobs.give_back(segment, range)? {
                     return Ok(progress);
@@ -100,11 +100,7 @@ impl Database {
     }
 
     /// Blocks to be given back now. Offers what is worth it: the checkpoint it waits for is due sooner.
-    fn room_to_give(&self) -> Result<Vec<(SegmentId, Vec<Range<u64>>)>> {
-        if self.upkeep.blobs.segments.lock().is_empty() {
-            return Ok(Vec::new());
-        }
-        let bytes: BTreeMap<_, _> = self.blobs.segments()?.into_iter().collect();
+    pub(super) fn room_to_give(&self, bytes: &BTreeMap<SegmentId, u64>) -> Vec<(SegmentId, Vec<Range<u64>>)> {
         let tail = self.log.tail();
         let checkpoint = self.store.checkpoint().map_or(Lsn::new(0), |found| found.start);
         let mut ready = Vec::new();
@@ -121,7 +117,7 @@ impl Database {
                 self.maintenance.note_dropped(gain);
             }
         }
-        Ok(ready)
+        ready
     }
 }
 
@@ -133,9 +129,10 @@ pub fn dead_values(store: &SegmentStore) -> Result<BTreeMap<SegmentId, Vec<Range
     };
     let mut reader = ImageReader::open(store, checkpoint.image)?;
     let accounts = match reader.next_item()? {
-        Some(ImageItem::Head(head)) => BlobAccounts::decode(&head.blobs)?,
-        _ => BlobAccounts::default(),
+        Some(ImageItem::Head(head)) => BlobAccounts::decode(&head.blobs),
+        _ => Err(damage("the head of an image", "another item")),
     };
+    let accounts = accounts.map_err(|error| reader.in_item(error))?;
     let segments = accounts.segments.into_inner().into_iter();
     let ranges = |ranges: Ranges| ranges.into_iter().map(|(begin, end)| begin..end).collect();
     Ok(segments.map(|(id, dead)| (id, ranges(dead.ranges))).collect())

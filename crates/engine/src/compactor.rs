@@ -176,6 +176,7 @@ impl Database {
         errand: &Errand<'_>,
     ) -> Result<WrittenRows<'_>> {
         let mut out = RowOutput::new(self);
+        let mut scratch = Vec::new();
         for rows in homed.chunk_by(|a, b| a.table == b.table) {
             let number = rows[0].table;
             let table = &batch.tables[number];
@@ -196,13 +197,14 @@ impl Database {
                     level = cutter.level();
                     writer = RowWriter::new(table.schema(), codec_of(table, level));
                 }
-                self.write_slot(batch, table, found, &mut writer, &mut out)?;
+                self.write_slot(batch, table, found, &mut writer, &mut out, &mut scratch)?;
             }
             out.end_section(number, &mut writer)?;
         }
         out.finish()
     }
 
+    /// `scratch` is for a row with columns of before.
     fn write_slot(
         &self,
         batch: &CompactBatch,
@@ -210,21 +212,20 @@ impl Database {
         found: &Homed,
         writer: &mut RowWriter,
         out: &mut RowOutput<'_>,
+        scratch: &mut Vec<u8>,
     ) -> Result<()> {
         match found.slot {
             Slot::Nothing => Ok(()),
             Slot::Tombstone => out.push(writer, table.id, found.row, None),
             Slot::Kept(kept) => {
-                let mut scratch = Vec::new();
-                let payload = batch.payload(table, kept, &mut scratch)?;
+                let payload = batch.payload(table, kept, scratch)?;
                 out.push(writer, table.id, found.row, Some(payload))
             }
             Slot::At(lsn) => {
                 let guard = crossbeam_epoch::pin();
                 let record = self.log.read_sequential(lsn, &guard)?;
-                let mut scratch = Vec::new();
                 let payload = match record.as_row() {
-                    Some(row) => Some(table.payload_of(&row, &mut scratch)?),
+                    Some(row) => Some(table.payload_of(&row, scratch)?),
                     None => None,
                 };
                 out.push(writer, table.id, found.row, payload)

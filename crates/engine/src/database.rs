@@ -176,8 +176,8 @@ fn log_options(options: &Options) -> LogOptions {
 }
 
 /// What background work knew when the checkpoint was made.
-fn upkeep_of(found: &recovery::Found, blobs: &BlobStore) -> Result<Upkeep> {
-    let upkeep = Upkeep::restore(&found.blobs)?;
+fn upkeep_of(found: &mut recovery::Found, blobs: &BlobStore) -> Result<Upkeep> {
+    let upkeep = Upkeep::restore(std::mem::take(&mut found.blobs));
     if let (Some(start), 0) = (found.start, found.records) {
         upkeep.blobs.known_before(start, blobs)?;
     }
@@ -198,8 +198,8 @@ impl Database {
         let blobs = Arc::new(BlobStore::open(Arc::clone(&store))?);
         let poison = Arc::clone(store.poison());
         let started = clock.now_millis();
-        let found = recovery::read_log(&store, &blobs, options.threads())?;
-        let upkeep = upkeep_of(&found, &blobs)?;
+        let mut found = recovery::read_log(&store, &blobs, options.threads())?;
+        let upkeep = upkeep_of(&mut found, &blobs)?;
         let cache = Arc::new(BlockCache::new(options.cache_bytes / 2));
         // The log goes on in a new file, and so do large values: what is encrypted from here on is all that will be written.
         let all_encrypted = ready_files_of(&store, &found.catalog)?;

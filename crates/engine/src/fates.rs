@@ -21,6 +21,9 @@ pub(crate) enum Fate {
     Prepared,
 }
 
+/// So far behind the last one an id gets no byte of its own: ids are dense, unless the image is wrong about where they begin.
+const GAP_MAX: usize = 1 << 20;
+
 /// Outcomes of all transactions.
 #[derive(Default, Debug)]
 pub(crate) struct Fates {
@@ -28,6 +31,8 @@ pub(crate) struct Fates {
     first_new: u64,
     /// Outcomes of new transactions told by the tail: one byte each, as ids are dense.
     new: Vec<Fate>,
+    /// The same of ids far behind all others; usually of none.
+    far: HashMap<TxnId, Fate>,
     /// Outcomes of older ones told by the tail.
     old: HashMap<TxnId, Fate>,
     /// What the image said.
@@ -69,7 +74,11 @@ impl Fates {
             self.old.insert(txn, fate);
             return;
         };
-        let at = at as usize;
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        if at.saturating_sub(self.new.len()) > GAP_MAX || self.far.contains_key(&txn) {
+            self.far.insert(txn, fate);
+            return;
+        }
         if at >= self.new.len() {
             self.new.resize(at + 1, Fate::default());
         }
@@ -111,7 +120,10 @@ impl Fates {
     /// Outcome of a transaction. Transaction 0 is settled.
     pub(crate) fn fate(&self, txn: TxnId) -> Fate {
         if let Some(at) = txn.raw().checked_sub(self.first_new) {
-            return self.new.get(at as usize).copied().unwrap_or_default();
+            return match self.new.get(at as usize) {
+                Some(fate) if *fate != Fate::Aborted => *fate,
+                _ => self.far.get(&txn).copied().unwrap_or_default(),
+            };
         }
         if let Some(fate) = self.old.get(&txn) {
             return *fate;
@@ -212,6 +224,37 @@ mod tests {
             exceptions,
         };
         Fates::of_image(image, &BTreeSet::from([txn(2)]))
+    }
+
+    #[test]
+    fn ids_far_behind_all_others_take_no_memory_between() {
+        let mut fates = fates();
+        let far = (1 << 59) + 7;
+        fates.commit(txn(far), CommitTs::new(21));
+        fates.set(txn(far + 1), Fate::Prepared);
+        fates.set(txn(11), Fate::Prepared);
+        // Comes near, and has its place already.
+        let near = GAP_MAX as u64 + 12;
+        fates.set(txn(near + 2), Fate::Prepared);
+        fates.set(txn(near), Fate::Committed);
+        fates.set(txn(near + 2), Fate::Aborted);
+        fates.set(txn(near + 3), Fate::Committed);
+        fates.settle();
+        let expected = [
+            (far, Fate::Committed),
+            (far + 1, Fate::Prepared),
+            (far + 2, Fate::Aborted),
+            (11, Fate::Prepared),
+            (12, Fate::Aborted),
+            (near, Fate::Committed),
+            (near + 1, Fate::Aborted),
+            (near + 2, Fate::Aborted),
+            (near + 3, Fate::Committed),
+        ];
+        for (id, fate) in expected {
+            assert_eq!(fates.fate(txn(id)), fate, "transaction {id}");
+        }
+        assert!(fates.new.capacity() < 1 << 23);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use pbxt_base::RowId;
+use pbxt_rowmap::ROW_MAX;
 use roaring::{RoaringBitmap, RoaringTreemap};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -152,7 +153,25 @@ impl GoneRows {
 
     /// Takes over what an image has.
     pub(crate) fn restore(&self, bytes: &[u8]) -> std::io::Result<()> {
-        let set = RoaringTreemap::deserialize_from(bytes)?;
+        let mut rest = bytes;
+        let set = RoaringTreemap::deserialize_from(&mut rest)?;
+        let is_row = |row: Option<u64>| row.is_some_and(|row| (1..=ROW_MAX).contains(&row));
+        // `encode` makes no runs of rows, of which a few bytes would be as many rows as anybody likes.
+        let has_runs = set
+            .bitmaps()
+            .any(|(_, rows)| rows.statistics().n_run_containers > 0);
+        let are_rows = set.is_empty() || is_row(set.min()) && is_row(set.max());
+        if !rest.is_empty() || has_runs || !are_rows {
+            return Err(std::io::Error::new(
+                std::io::ErrorKind::InvalidData,
+                format!(
+                    "rows {:?} to {:?}, {} bytes behind them, runs: {has_runs}",
+                    set.min(),
+                    set.max(),
+                    rest.len()
+                ),
+            ));
+        }
         self.add(set.iter().map(RowId::new));
         Ok(())
     }
@@ -172,7 +191,9 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // Rows of some leaves of some nodes, at their edges and between.
             let row = state >> 33;
-            ((row & 3) << NODE_LOG2) | ((row >> 2 & 3) << LEAF_LOG2) | ((row >> 4) % 7 * 10_922)
+            let row = ((row & 3) << NODE_LOG2) | ((row >> 2 & 3) << LEAF_LOG2) | ((row >> 4) % 7 * 10_922);
+            // No row has the number 0.
+            row.max(1)
         };
         let (gone, mut model) = (GoneRows::default(), BTreeSet::new());
         for round in 0..400 {

@@ -35,13 +35,14 @@ pub(crate) fn adopt_held(db: &Database, mut held: Vec<HeldRow>) -> Result<()> {
     held.sort_unstable_by_key(|found| (found.table, found.row, found.lsn));
     let mut out = RowOutput::new(db);
     let mut tables: Vec<Arc<Table>> = Vec::new();
+    let mut scratch = Vec::new();
     for group in held.chunk_by(|a, b| a.table == b.table) {
         let Some(table) = db.catalog.by_id(group[0].table) else {
             continue;
         };
         let mut writer = RowWriter::new(table.schema(), codec_of(&table, Level::Upper));
         for rows in group.chunk_by(|a, b| a.row == b.row) {
-            home_beneath(db, &table, rows[0].row, &mut writer, &mut out)?;
+            home_beneath(db, &table, rows[0].row, &mut writer, &mut out, &mut scratch)?;
         }
         out.end_section(tables.len(), &mut writer)?;
         tables.push(table);
@@ -74,13 +75,14 @@ pub(crate) fn adopt_held(db: &Database, mut held: Vec<HeldRow>) -> Result<()> {
     Ok(())
 }
 
-/// Writes the newest committed version of the row, if it is in the log.
+/// Writes the newest committed version of the row, if it is in the log; `scratch` is for one with columns of before.
 fn home_beneath(
     db: &Database,
     table: &Table,
     row: RowId,
     writer: &mut RowWriter,
     out: &mut RowOutput<'_>,
+    scratch: &mut Vec<u8>,
 ) -> Result<()> {
     let guard = crossbeam_epoch::pin();
     let mut addr = head_addr(table.map.load_in(row, &guard));
@@ -91,8 +93,7 @@ fn home_beneath(
         let everything = CommitTs::new(u64::MAX);
         if standing_of(db, version.txn(), addr.lsn(), everything, &guard) == Standing::Settled {
             if !version.is_tombstone() {
-                let mut scratch = Vec::new();
-                let payload = table.payload_of(&version, &mut scratch)?;
+                let payload = table.payload_of(&version, scratch)?;
                 out.push(writer, table.id, row, Some(payload))?;
             }
             return Ok(());

@@ -3,8 +3,8 @@
 //! Why it exists: recovery starts from it and reads only the log behind it. It holds what the log below said and no file
 //! says: transaction states, definitions, counts, the words of the row maps, and the names of all pieces.
 //! Format: docs/format-checkpoint.md: items in blocks of about 256 KiB; both ends stream, so memory does not grow with it.
-//! Rules: D21 an image says how many items it has; one that ends too soon is damage. K2 a format this program does not
-//! know is refused.
+//! Rules: D21 an image says how many items it has; one that ends too soon is damage. D36 an item that is not exactly what the
+//! encoder writes is damage, named by file, block and item. K2 a format this program does not know is refused.
 //! Latches and I/O: writes or reads one piece file; nothing is durable before `finish`.
 //! After a crash: an image that no manifest record names is removed at open.
 
@@ -18,6 +18,7 @@ use pbxt_base::{Error as StorageError, IndexId, Lsn, SegmentId, TableId, TxnId};
 use pbxt_segment::{Codec, PieceFile, PieceWriter, SegmentClass, SegmentStore};
 use pbxt_txlog::{CountDelta, VoidRange};
 use pbxt_txn::{Stamp, TxnTableImage};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Format of the items.
@@ -32,8 +33,27 @@ const PART_BYTES: usize = 128 << 10;
 const ITEM_HEAD_BYTES: usize = 5;
 const CODEC: Codec = Codec::Zstd(1);
 
-/// Numbers of the kinds of items.
+/// Numbers of the kinds of items, and what they are called.
 mod kind {
+    /// For messages.
+    pub(super) fn name(kind: u8) -> &'static str {
+        const NAMES: [&str; 12] = [
+            "of no kind",
+            "head",
+            "transactions",
+            "prepared transaction",
+            "table",
+            "words",
+            "deleted rows",
+            "row run",
+            "index",
+            "index run",
+            "end",
+            "sample",
+        ];
+        NAMES.get(usize::from(kind)).unwrap_or(&"of unknown kind")
+    }
+
     pub(super) const HEAD: u8 = 1;
     pub(super) const TXNS: u8 = 2;
     pub(super) const PREPARED: u8 = 3;
@@ -302,6 +322,8 @@ pub(crate) struct ImageReader {
     block: Vec<u8>,
     at: usize,
     items: u64,
+    /// Kind of the item that was read last.
+    kind: u8,
     ended: bool,
 }
 
@@ -315,6 +337,7 @@ impl ImageReader {
             block: Vec::new(),
             at: 0,
             items: 0,
+            kind: 0,
             ended: false,
         };
         match reader.file.sections() {
@@ -334,12 +357,16 @@ impl ImageReader {
     }
 
     /// The next item; `None` behind the last one.
+    ///
+    /// # Errors
+    /// `Corrupt`, which names file, block and item.
     pub(crate) fn next_item(&mut self) -> Result<Option<ImageItem<'_>>> {
         if self.ended {
             return Ok(None);
         }
+        let blocks = self.file.section(0)?.block_count();
         if self.at >= self.block.len() {
-            if self.next_block >= self.file.section(0)?.block_count() {
+            if self.next_block >= blocks {
                 let found = format!("none behind item {}", self.items);
                 return Err(self.damaged("the end of the image", &found).into());
             }
@@ -347,38 +374,61 @@ impl ImageReader {
             self.next_block += 1;
             self.at = 0;
         }
-        let (kind, fields, next) = self.split_item()?;
-        self.at = next;
+        self.items += 1;
+        let (kind, fields, next) = self.split_item().map_err(|error| self.in_item(error))?;
+        (self.kind, self.at) = (kind, next);
         if kind == kind::END {
-            let items = Reader::new(&self.block[fields]).u64()?;
-            if items != self.items {
-                let found = format!("{items} in the item that ends it");
-                return Err(self.damaged(&format!("{} items", self.items), &found).into());
+            let end = read_end(&self.block[fields]).map_err(|error| self.in_item(error.into()))?;
+            let items = self.items - 1;
+            if end != items {
+                let found = format!("{end} in the item that ends it");
+                return Err(self.damaged(&format!("{items} items"), &found).into());
+            }
+            if self.at < self.block.len() || self.next_block < blocks {
+                return Err(self
+                    .damaged("the end of the image", "more behind the item that ends it")
+                    .into());
             }
             self.ended = true;
             return Ok(None);
         }
-        self.items += 1;
-        let fields = &self.block[fields];
-        decode(kind, fields, self.file.name())
-            .map(Some)
-            .map_err(|error| match error {
-                Error::Storage(error) => Error::Storage(error.in_file(self.file.name())),
-                other => other,
-            })
+        match decode(kind, &self.block[fields], self.file.name()) {
+            Ok(item) => Ok(Some(item)),
+            Err(error) => Err(self.in_item(error)),
+        }
     }
 
     /// Kind, place of the fields and of the next item.
-    fn split_item(&self) -> Result<(u8, std::ops::Range<usize>, usize)> {
+    fn split_item(&self) -> Result<(u8, Range<usize>, usize)> {
         let mut reader = Reader::new(&self.block[self.at..]);
         let kind = reader.u8()?;
         let length = reader.u32()? as usize;
         let start = self.at + ITEM_HEAD_BYTES;
         if reader.bytes(length).is_err() {
             let found = format!("one of {length} bytes, over the end of its block");
-            return Err(self.damaged("an item of an image", &found).into());
+            return Err(damage("an item of an image", found));
         }
         Ok((kind, start..start + length, start + length))
+    }
+
+    /// An error about the item that was read last, with its place, unless it names another file (rule D36).
+    pub(crate) fn in_item(&self, error: Error) -> Error {
+        let item = format!("item {}, {}", self.items, kind::name(self.kind));
+        match error {
+            Error::Storage(StorageError::Corrupt {
+                file,
+                offset,
+                expected,
+                found,
+            }) if file.is_empty() => {
+                let expected = format!("{expected} at byte {offset} of {item}");
+                self.damaged(&expected, &found).into()
+            }
+            named @ Error::Storage(_) => named,
+            other => self
+                .damaged(&format!("what is possible in {item}"), &other.to_string())
+                .into(),
+        }
     }
 
     fn damaged(&self, expected: &str, found: &str) -> StorageError {
@@ -419,9 +469,26 @@ pub(crate) fn names_file(
     Ok(false)
 }
 
+/// Damage of an item, for `in_item`.
+pub(crate) fn damage(expected: impl Into<String>, found: impl Into<String>) -> Error {
+    Error::Storage(StorageError::Corrupt {
+        file: String::new(),
+        offset: 0,
+        expected: expected.into(),
+        found: found.into(),
+    })
+}
+
+fn read_end(fields: &[u8]) -> pbxt_base::Result<u64> {
+    let mut reader = Reader::new(fields);
+    let items = reader.u64()?;
+    reader.end()?;
+    Ok(items)
+}
+
 fn decode<'a>(kind: u8, fields: &'a [u8], file: &str) -> Result<ImageItem<'a>> {
     let mut reader = Reader::new(fields);
-    Ok(match kind {
+    let item = match kind {
         kind::HEAD => ImageItem::Head(read_head(&mut reader, file)?),
         kind::TXNS => ImageItem::Txns(fields),
         kind::PREPARED => ImageItem::Prepared(read_prepared(&mut reader)?),
@@ -439,8 +506,16 @@ fn decode<'a>(kind: u8, fields: &'a [u8], file: &str) -> Result<ImageItem<'a>> {
         kind::INDEX => ImageItem::Index(IndexId::new(reader.u32()?)),
         kind::INDEX_RUN => ImageItem::IndexRun(read_run(&mut reader)?),
         kind::SAMPLE => ImageItem::Sample(KeySample::decode(fields)?),
-        other => return Err(unknown("an item of a checkpoint image", u64::from(other)).into()),
-    })
+        other => {
+            let expected = "an item of a checkpoint image that this program knows";
+            return Err(damage(expected, format!("number {other}")));
+        }
+    };
+    // Of the others all fields are one value.
+    if !matches!(kind, kind::TXNS | kind::WORDS | kind::GONE | kind::SAMPLE) {
+        reader.end()?;
+    }
+    Ok(item)
 }
 
 fn read_head(reader: &mut Reader<'_>, file: &str) -> Result<ImageHead> {
@@ -484,10 +559,12 @@ fn read_prepared(reader: &mut Reader<'_>) -> Result<PreparedImage> {
 fn read_ranges(reader: &mut Reader<'_>) -> Result<Vec<VoidRange>> {
     let mut ranges = Vec::new();
     for _ in 0..reader.varint()? {
-        ranges.push(VoidRange {
-            from: Lsn::new(reader.u64()?),
-            to: Lsn::new(reader.u64()?),
-        });
+        let (from, to) = (Lsn::new(reader.u64()?), Lsn::new(reader.u64()?));
+        if from >= to {
+            let found = format!("one from {from} to {to}");
+            return Err(damage("a void range of at least one byte", found));
+        }
+        ranges.push(VoidRange { from, to });
     }
     Ok(ranges)
 }
@@ -502,15 +579,6 @@ fn read_run(reader: &mut Reader<'_>) -> Result<RunImage> {
         pieces.push((SegmentId::new(reader.u32()?), reader.u32()?));
     }
     Ok(RunImage { stamp, pieces })
-}
-
-fn unknown(expected: &str, found: u64) -> StorageError {
-    StorageError::Corrupt {
-        file: String::new(),
-        offset: 0,
-        expected: format!("{expected} that this program knows"),
-        found: format!("number {found}"),
-    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 //! Why it exists: ten million hot rows are eighty megabytes of words, in which neighbours are alike: rows were mostly
 //! written one behind the other. Differences take a byte or two, and Zstandard makes most of those vanish.
 //! Format: docs/format-checkpoint.md#words. A part stands for itself: one leaf of a map at most.
-//! Rules: B4 a word below the start of the log says the same as no word, and is left out. The LOCKED bit is never saved:
+//! Rules: F5 a part is believed only if rows rise within one leaf and words name records of the log. B4 a word below the start of the log says the same as no word, and is left out. The LOCKED bit is never saved:
 //! explicit locks die with the process.
 
 use pbxt_base::codec::{Reader, push_u8, put_varint};
 use pbxt_base::{Addr, AddrClass, Error, Lsn, Result, RowId};
-use pbxt_rowmap::MapWord;
+use pbxt_rowmap::{LEAF_WORDS, MapWord, ROW_MAX};
+use std::ops::Range;
 
 /// Records of the log stand at multiples of this.
 const ALIGN: u64 = pbxt_txlog::RECORD_ALIGN as u64;
@@ -49,12 +50,24 @@ pub(crate) fn encode_words(first: u64, words: &[u64], log_start: Lsn, out: &mut 
     true
 }
 
-/// Calls `found` for every row of a part, in order.
-pub(crate) fn decode_words(part: &[u8], mut found: impl FnMut(RowId, MapWord)) -> Result<()> {
+/// Calls `found` for every row of a part, in order. `log`: where the records are that a word may name.
+///
+/// # Errors
+/// `Corrupt`, without a file's name, if it is not a part that `encode_words` writes.
+pub(crate) fn decode_words(
+    part: &[u8],
+    log: &Range<Lsn>,
+    mut found: impl FnMut(RowId, MapWord),
+) -> Result<()> {
     let mut rows = Reader::new(part);
     let mut row = rows.varint()?;
     let count = rows.varint()?;
-    let is_dense = rows.u8()? & DENSE != 0;
+    let is_dense = match rows.u8()? {
+        DENSE => true,
+        0 => false,
+        other => return Err(damaged(&rows, "a flag for gaps, 0 or 1", &other.to_string())),
+    };
+    let leaf_end = (row | (LEAF_WORDS as u64 - 1)).min(ROW_MAX);
     let mut places = rows.clone();
     if !is_dense {
         for _ in 0..count {
@@ -63,22 +76,26 @@ pub(crate) fn decode_words(part: &[u8], mut found: impl FnMut(RowId, MapWord)) -
     }
     let mut last = 0_u64;
     for number in 0..count {
-        if !is_dense {
-            row += rows.varint()?;
-        } else if number > 0 {
-            row += 1;
-        }
+        let step = if is_dense { 1 } else { rows.varint()? };
+        // The first row is named already.
+        let step = if number == 0 && is_dense { 0 } else { step };
+        let next = row.checked_add(step).filter(|next| *next <= leaf_end);
+        row = next
+            .filter(|next| *next > 0 && (number == 0) == (step == 0))
+            .ok_or_else(|| {
+                let expected = format!("the next row of a leaf that ends with row {leaf_end}");
+                damaged(&rows, &expected, &format!("row {row} and {step}"))
+            })?;
         let code = places.varint()?;
         last = last.wrapping_add(unzigzag(code >> 1).cast_unsigned());
-        let addr = Addr::hot(Lsn::new(last.wrapping_mul(ALIGN)));
-        if addr.is_none() || row == 0 {
-            return Err(Error::Corrupt {
-                file: String::new(),
-                offset: places.position() as u64,
-                expected: "the address of a row in the log".into(),
-                found: format!("{addr:?} of row {row}"),
-            });
-        }
+        let lsn = last.checked_mul(ALIGN).map(Lsn::new);
+        let lsn = lsn
+            .filter(|lsn| log.contains(lsn) && lsn.raw() != 0)
+            .ok_or_else(|| {
+                let expected = format!("a record of the log from {} to {}", log.start, log.end);
+                damaged(&places, &expected, &format!("{last} times {ALIGN} for row {row}"))
+            })?;
+        let addr = Addr::hot(lsn);
         let word = if code & 1 == 0 {
             MapWord::version(addr)
         } else {
@@ -86,7 +103,16 @@ pub(crate) fn decode_words(part: &[u8], mut found: impl FnMut(RowId, MapWord)) -
         };
         found(RowId::new(row), word);
     }
-    Ok(())
+    places.end()
+}
+
+fn damaged(reader: &Reader<'_>, expected: &str, found: &str) -> Error {
+    Error::Corrupt {
+        file: String::new(),
+        offset: reader.position() as u64,
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    }
 }
 
 /// Small numbers of either sign become small numbers.
@@ -102,9 +128,11 @@ fn unzigzag(code: u64) -> i64 {
 mod tests {
     use super::*;
 
+    const EVERYWHERE: Range<Lsn> = Lsn::new(0)..Lsn::new(1 << 59);
+
     fn decoded(part: &[u8]) -> Vec<(u64, MapWord)> {
         let mut words = Vec::new();
-        decode_words(part, |row, word| words.push((row.raw(), word))).expect("a whole part");
+        decode_words(part, &EVERYWHERE, |row, word| words.push((row.raw(), word))).expect("a whole part");
         words
     }
 
@@ -153,10 +181,45 @@ mod tests {
         assert!(encode_words(1, &raw, Lsn::new(0), &mut part));
         for length in 0..part.len() {
             assert!(
-                decode_words(&part[..length], |_, _| {}).is_err(),
+                decode_words(&part[..length], &EVERYWHERE, |_, _| {}).is_err(),
                 "{length} bytes"
             );
         }
+    }
+
+    #[test]
+    fn a_part_with_rows_or_addresses_that_cannot_be_is_refused() {
+        let refused = |fields: &[u64], expected: &str| {
+            let mut part = Vec::new();
+            for field in fields {
+                put_varint(&mut part, *field);
+            }
+            let log = Lsn::new(64)..Lsn::new(1 << 20);
+            let mut rows = 0;
+            let error = decode_words(&part, &log, |_, _| rows += 1).expect_err(expected);
+            assert!(error.to_string().contains(expected), "{error}");
+            rows
+        };
+        let step = |lsn: u64| zigzag((lsn / ALIGN).cast_signed()) << 1;
+        refused(&[0, 1, 1, step(64)], "the next row of a leaf");
+        refused(&[u64::MAX, 2, 1, step(64), 0], "the next row of a leaf");
+        refused(&[ROW_MAX + 1, 1, 1, step(64)], "the next row of a leaf");
+        assert_eq!(
+            refused(&[ROW_MAX, 2, 1, step(64), 0], "the next row of a leaf"),
+            1
+        );
+        assert_eq!(refused(&[4095, 2, 1, step(64), 0], "the next row of a leaf"), 1);
+        refused(&[4097, 2, 0, 0, u64::MAX, step(64), 0], "the next row of a leaf");
+        refused(&[4097, 2, 0, 0, 0, step(64), 0], "the next row of a leaf");
+        refused(&[4097, 1, 0, 3, step(64)], "the next row of a leaf");
+        refused(&[4096, u64::MAX, 1, step(64)], "more bytes");
+        refused(&[4096, u64::MAX, 0, 0, 1], "more bytes");
+        refused(&[4096, 1, 2, step(64)], "a flag for gaps");
+        refused(&[4096, 1, 1, step(64), 0], "expected the end, found 1 more");
+        refused(&[4096, 1, 1, step(56)], "a record of the log from 64 to 1048576");
+        refused(&[4096, 1, 1, step(1 << 20)], "a record of the log");
+        refused(&[4096, 1, 1, u64::MAX], "a record of the log");
+        refused(&[4096, 1, 1, 0], "a record of the log");
     }
 
     #[test]

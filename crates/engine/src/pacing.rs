@@ -103,11 +103,11 @@ impl UpkeepCounters {
 
 impl Upkeep {
     /// As the checkpoint image has it.
-    pub(crate) fn restore(blobs: &[u8]) -> Result<Self> {
-        Ok(Self {
-            blobs: BlobAccounts::decode(blobs)?,
+    pub(crate) fn restore(blobs: BlobAccounts) -> Self {
+        Self {
+            blobs,
             ..Self::default()
-        })
+        }
     }
 
     pub(crate) fn floor(&self) -> u64 {

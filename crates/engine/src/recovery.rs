@@ -11,13 +11,14 @@
 //! Latches and I/O: no other thread uses the database yet.
 //! After a crash during recovery: it starts again.
 
+use crate::blob_reclaim::BlobAccounts;
 use crate::catalog::{Catalog, CatalogOp};
 use crate::database::Database;
 use crate::error::Result;
 use crate::fates::{Fate, Fates};
 use crate::held_rows::HeldRow;
-use crate::image::{ImageHead, PreparedImage};
-use crate::recovery_image::{ImageFacts, OpenImage, Pieces};
+use crate::image::PreparedImage;
+use crate::recovery_image::{ImageFacts, OpenImage, Pieces, Tail};
 use crate::recovery_index::IndexRebuilder;
 use crate::session::{TableWork, Work};
 use crate::shown::TableShown;
@@ -42,7 +43,7 @@ pub(crate) struct Found {
     pub txns: TxnTableImage,
     pub prepared: Vec<PreparedImage>,
     /// What the image kept for whoever reclaims large values.
-    pub blobs: Vec<u8>,
+    pub blobs: BlobAccounts,
     pub records: u64,
     /// Bytes of log that were read.
     pub bytes: u64,
@@ -242,6 +243,16 @@ impl PassA {
         dropped.collect()
     }
 
+    /// What of it concerns the image.
+    fn tail<'a>(&'a self, dropped: &'a BTreeSet<TableId>, end: &LogEnd) -> Tail<'a> {
+        Tail {
+            dropped,
+            rows: &self.rows,
+            marks: &self.marks,
+            end: end.lsn(),
+        }
+    }
+
     /// Indexes that the tail's ALTERs built, and where.
     fn builds(&self) -> HashMap<IndexId, Lsn> {
         let is_built = |load: &&FoundLoad| load.is_build() && self.fates.survives(load.txn, load.lsn);
@@ -265,7 +276,7 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
     let checkpoint = store.checkpoint();
     let start = checkpoint.map_or(Lsn::new(0), |checkpoint| checkpoint.start);
     let mut image = match checkpoint {
-        Some(checkpoint) => Some(OpenImage::open(store, checkpoint.image)?),
+        Some(checkpoint) => Some(OpenImage::open(store, checkpoint)?),
         None => None,
     };
     let mut pass = match &mut image {
@@ -284,9 +295,9 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
     let mut pieces = Pieces::new(store);
     let catalog = Catalog::default();
     let has_image = image.is_some();
-    let head = match image {
-        Some(image) => image.load(&catalog, &mut pieces, &pass.dropped(), &pass.rows, &pass.marks)?,
-        None => ImageHead::default(),
+    let accounts = match image {
+        Some(image) => image.load(&catalog, &mut pieces, pass.tail(&pass.dropped(), &end))?,
+        None => BlobAccounts::default(),
     };
     pass.finish_catalog(&catalog)?;
     pieces.add_loads(&catalog, &pass.loads, &pass.fates)?;
@@ -306,7 +317,7 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
         catalog,
         txns,
         prepared,
-        blobs: head.blobs,
+        blobs: accounts,
         records: pass.records,
         start: has_image.then_some(start),
         loads: pass.loads.iter().map(|load| load.lsn).collect(),

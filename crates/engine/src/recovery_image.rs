@@ -3,24 +3,30 @@
 //! Why it exists: everything below the image's LSN comes from here; the log below it may be gone.
 //! Rules: D20 what the tail says wins. D22 each piece file is opened once, and is there: a missing one is damage. D23 a run
 //! that a load named in the tail is added unless the image has it already; its row ids are in no other run, so it goes to
-//! the bottom. D24 files that nobody names go, after the tail was read and made durable.
+//! the bottom. D36 what an item says is believed only if it can be: it has its place, nobody else says it, and it agrees with
+//! manifest, log and piece files. D24 files that nobody names go, after the tail was read and made durable.
 //! Latches and I/O: no other thread uses the database yet.
 //! After a crash during recovery: it starts again; a removed orphan is named by nothing.
 
+use crate::blob_reclaim::BlobAccounts;
 use crate::catalog::Catalog;
+use crate::definition::TableDef;
 use crate::error::{Error, Result};
 use crate::fates::Fates;
-use crate::image::{ImageHead, ImageItem, ImageReader, PreparedImage, RunImage, TableHead};
+use crate::image::{ImageHead, ImageItem, ImageReader, PreparedImage, RunImage, TableHead, damage};
 use crate::image_words::decode_words;
 use crate::key_sample::KeySample;
 use crate::recovery::FoundLoad;
 use crate::row_shape::{RowPiece, RowRun, RowShape};
+use crate::row_writer::SECTION_ROWS;
 use crate::table::{Index, Table};
-use pbxt_base::{CommitTs, Error as StorageError, IndexId, RowId, SegmentId, TableId, TxnId};
+use pbxt_base::limits::XID_BYTES_MAX;
+use pbxt_base::{CommitTs, Error as StorageError, IndexId, Lsn, RowId, SegmentId, TableId, TxnId};
 use pbxt_index::{IndexParts, Run, RunPiece};
-use pbxt_segment::{PieceFile, SegmentClass, SegmentStore};
-use pbxt_txn::{Stamp, TxnTableImage};
-use std::collections::{BTreeSet, HashMap};
+use pbxt_rowmap::ROW_MAX;
+use pbxt_segment::{Checkpoint, PieceFile, SegmentClass, SegmentStore};
+use pbxt_txn::{EndedAs, Stamp, TxnTableImage};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -33,11 +39,38 @@ pub(crate) struct ImageFacts {
 
 /// An image whose head and transactions have been read; its tables follow.
 pub(crate) struct OpenImage {
-    pub head: ImageHead,
     pub facts: ImageFacts,
+    /// What is known of large values.
+    pub blobs: BlobAccounts,
+    head: ImageHead,
     reader: ImageReader,
     /// The first table, which ended the list of transactions.
     first: Option<Box<TableHead>>,
+}
+
+/// What the log behind the image says on top of it.
+pub(crate) struct Tail<'a> {
+    /// Tables of which nothing is loaded.
+    pub dropped: &'a BTreeSet<TableId>,
+    /// Rows added.
+    pub rows: &'a HashMap<TableId, i64>,
+    /// Marks of automatic values.
+    pub marks: &'a HashMap<TableId, u64>,
+    /// The log ends here.
+    pub end: Lsn,
+}
+
+/// Tables as they are read.
+struct Loading<'a> {
+    catalog: &'a Catalog,
+    pieces: &'a mut Pieces,
+    tail: Tail<'a>,
+    head: ImageHead,
+    /// Of all tables so far, the dropped ones too.
+    tables: HashSet<TableId>,
+    names: HashSet<String>,
+    indexes: HashSet<IndexId>,
+    open: Option<Open>,
 }
 
 /// A table whose items are being read.
@@ -45,90 +78,247 @@ struct Open {
     table: Table,
     row_runs: Vec<Arc<RowRun>>,
     gone: Vec<u8>,
-    index: Option<(IndexId, Vec<Arc<Run>>)>,
+    index: Option<OpenIndex>,
+    /// Indexes that have had their item.
+    seen: HashSet<IndexId>,
+}
+
+struct OpenIndex {
+    id: IndexId,
+    runs: Vec<Arc<Run>>,
+    has_sample: bool,
 }
 
 impl OpenImage {
     /// Reads up to the first table.
-    pub(crate) fn open(store: &SegmentStore, id: SegmentId) -> Result<Self> {
-        let mut reader = ImageReader::open(store, id)?;
-        let mut facts = ImageFacts::default();
-        let (mut head, mut txns) = (None, Vec::new());
+    pub(crate) fn open(store: &SegmentStore, checkpoint: Checkpoint) -> Result<Self> {
+        let mut reader = ImageReader::open(store, checkpoint.image)?;
+        let Some(ImageItem::Head(head)) = reader.next_item()? else {
+            return Err(reader.in_item(damage("the head of an image", "another item")));
+        };
+        let blobs = check_head(&head, checkpoint)
+            .and_then(|()| BlobAccounts::decode(&head.blobs))
+            .map_err(|error| reader.in_item(error))?;
+        let (mut prepared, mut txns) = (Vec::new(), Vec::new());
         let first = loop {
-            match reader.next_item()? {
-                Some(ImageItem::Head(found)) => head = Some(found),
-                Some(ImageItem::Txns(part)) => txns.extend_from_slice(part),
-                Some(ImageItem::Prepared(found)) => facts.prepared.push(found),
+            let taken = match reader.next_item()? {
+                Some(ImageItem::Txns(part)) => {
+                    txns.extend_from_slice(part);
+                    Ok(())
+                }
+                Some(ImageItem::Prepared(found)) => add_prepared(found, &mut prepared),
                 Some(ImageItem::Table(table)) => break Some(table),
                 None => break None,
-                Some(_) => return Err(misplaced(&reader, "a table before its parts").into()),
-            }
+                Some(_) => Err(damage("a table before its parts", "another item")),
+            };
+            taken.map_err(|error| reader.in_item(error))?;
         };
-        let Some(head) = head else {
-            return Err(misplaced(&reader, "the head of an image").into());
-        };
-        facts.txns = TxnTableImage::decode(&txns, reader.name(), 0)?;
+        let txns = TxnTableImage::decode(&txns, reader.name(), 0)?;
+        check_prepared(&txns, &prepared).map_err(|error| reader.in_item(error))?;
         Ok(Self {
+            facts: ImageFacts { txns, prepared },
+            blobs,
             head,
-            facts,
             reader,
             first,
         })
     }
 
-    /// Reads all tables but the dropped ones into `catalog`. `rows` and `marks` are what the tail says on top.
+    /// Reads all tables but the dropped ones into `catalog`; what is known of large values.
     pub(crate) fn load(
         mut self,
         catalog: &Catalog,
         pieces: &mut Pieces,
-        dropped: &BTreeSet<TableId>,
-        rows: &HashMap<TableId, i64>,
-        marks: &HashMap<TableId, u64>,
-    ) -> Result<ImageHead> {
+        tail: Tail<'_>,
+    ) -> Result<BlobAccounts> {
         catalog.note_last_ids(self.head.last_table, self.head.last_index);
-        let begin = |head: TableHead| {
-            let id = head.def.id;
-            let next = marks.get(&id).copied().unwrap_or(head.next_auto_increment);
-            let rows = head.rows + rows.get(&id).copied().unwrap_or(0);
-            (!dropped.contains(&id)).then(|| Open::begin(head, next, rows))
+        let mut loading = Loading {
+            catalog,
+            pieces,
+            tail,
+            head: self.head,
+            tables: HashSet::new(),
+            names: HashSet::new(),
+            indexes: HashSet::new(),
+            open: None,
         };
-        let mut open = self.first.take().and_then(|head| begin(*head));
+        if let Some(first) = self.first.take() {
+            let taken = loading.take(ImageItem::Table(first));
+            taken.map_err(|error| self.reader.in_item(error))?;
+        }
         while let Some(item) = self.reader.next_item()? {
-            match (item, &mut open) {
-                (ImageItem::Table(head), _) => {
-                    if let Some(open) = open.take() {
-                        catalog.put(open.finish()?);
-                    }
-                    open = begin(*head);
-                }
-                (ImageItem::Words(part), Some(open)) => {
-                    decode_words(part, |row, word| open.table.map.store_recovered(row, word))?;
-                }
-                (ImageItem::Gone(part), Some(open)) => open.gone.extend_from_slice(part),
-                (ImageItem::RowRun(run), Some(open)) => open.row_runs.push(pieces.row_run(&run)?),
-                (ImageItem::Index(id), Some(open)) => open.begin_index(id)?,
-                (ImageItem::Sample(sample), Some(open)) => open.add_sample(sample)?,
-                (ImageItem::IndexRun(run), Some(open)) => open.add_index_run(&run, pieces)?,
-                (ImageItem::Head(_) | ImageItem::Txns(_) | ImageItem::Prepared(_), _) => {
-                    return Err(misplaced(&self.reader, "parts of tables").into());
-                }
-                (_, None) => {}
-            }
+            let taken = loading.take(item);
+            taken.map_err(|error| self.reader.in_item(error))?;
         }
-        if let Some(open) = open.take() {
-            catalog.put(open.finish()?);
-        }
-        Ok(self.head)
+        loading.end_table().map_err(|error| self.reader.in_item(error))?;
+        Ok(self.blobs)
     }
 }
 
-fn misplaced(reader: &ImageReader, expected: &str) -> StorageError {
-    StorageError::Corrupt {
-        file: reader.name().to_owned(),
-        offset: 0,
-        expected: expected.to_owned(),
-        found: "another item".into(),
+/// The manifest names the image, and both say what it is the image of.
+fn check_head(head: &ImageHead, checkpoint: Checkpoint) -> Result<()> {
+    if (head.start, head.log_start) == (checkpoint.start, checkpoint.log_start) {
+        return Ok(());
     }
+    let of =
+        |start: Lsn, log_start: Lsn| format!("an image of LSN {start} and a log from LSN {log_start} on");
+    Err(damage(
+        of(checkpoint.start, checkpoint.log_start),
+        of(head.start, head.log_start),
+    ))
+}
+
+fn add_prepared(found: PreparedImage, prepared: &mut Vec<PreparedImage>) -> Result<()> {
+    let is_same = |other: &PreparedImage| other.txn == found.txn || other.xid == found.xid;
+    if found.xid.len() > XID_BYTES_MAX || prepared.iter().any(is_same) {
+        return Err(damage(
+            "a transaction and a transaction id that no other has",
+            format!(
+                "transaction {} with an id of {} bytes",
+                found.txn,
+                found.xid.len()
+            ),
+        ));
+    }
+    if found.rows_written > ROW_MAX {
+        let expected = format!("at most {ROW_MAX} rows written");
+        return Err(damage(expected, found.rows_written.to_string()));
+    }
+    let most = ROW_MAX.cast_signed();
+    if let Some(delta) = found
+        .deltas
+        .iter()
+        .find(|delta| !(-most..=most).contains(&delta.rows))
+    {
+        let expected = format!("a number of rows of table {} that it can have", delta.table);
+        return Err(damage(expected, delta.rows.to_string()));
+    }
+    prepared.push(found);
+    Ok(())
+}
+
+/// Rule D19: who has voted is in the list of transactions.
+fn check_prepared(txns: &TxnTableImage, prepared: &[PreparedImage]) -> Result<()> {
+    let listed = txns
+        .exceptions
+        .iter()
+        .filter(|txn| txn.ended == EndedAs::Prepared);
+    let listed: HashSet<TxnId> = listed.map(|txn| txn.id).collect();
+    match prepared.iter().find(|found| !listed.contains(&found.txn)) {
+        None => Ok(()),
+        Some(found) => Err(damage(
+            format!("transaction {} among the transactions, as prepared", found.txn),
+            "it is not, in an item before this one",
+        )),
+    }
+}
+
+impl Loading<'_> {
+    fn take(&mut self, item: ImageItem<'_>) -> Result<()> {
+        let log = self.head.log_start..self.tail.end;
+        match (item, &mut self.open) {
+            (ImageItem::Table(head), _) => {
+                self.end_table()?;
+                self.begin_table(*head)?;
+            }
+            (ImageItem::Head(_) | ImageItem::Txns(_) | ImageItem::Prepared(_), _) => {
+                return Err(damage("a table or a part of one", "another item"));
+            }
+            // Of a table that the tail has dropped.
+            (_, None) => {}
+            (ImageItem::Words(part), Some(open)) => {
+                decode_words(part, &log, |row, word| open.table.map.store_recovered(row, word))?;
+            }
+            (ImageItem::Gone(part), Some(open)) => open.gone.extend_from_slice(part),
+            (ImageItem::RowRun(run), Some(open)) => {
+                check_stamp(run.stamp, log.end)?;
+                open.row_runs.push(self.pieces.row_run(open.table.id, &run)?);
+            }
+            (ImageItem::Index(id), Some(open)) => open.begin_index(id)?,
+            (ImageItem::Sample(sample), Some(open)) => open.add_sample(sample)?,
+            (ImageItem::IndexRun(run), Some(open)) => {
+                check_stamp(run.stamp, log.end)?;
+                open.add_index_run(&run, self.pieces)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_table(&mut self, head: TableHead) -> Result<()> {
+        self.check_ids(&head.def)?;
+        let id = head.def.id;
+        if self.tail.dropped.contains(&id) {
+            return Ok(());
+        }
+        if head.high_mark > ROW_MAX {
+            let expected = format!("a greatest row id up to {ROW_MAX}");
+            return Err(damage(expected, head.high_mark.to_string()));
+        }
+        let fits = |rows: &i64| u64::try_from(*rows).is_ok_and(|rows| rows <= head.high_mark);
+        if !fits(&head.rows) {
+            let expected = format!("0 to {} rows, the greatest row id", head.high_mark);
+            return Err(damage(expected, head.rows.to_string()));
+        }
+        let added = self.tail.rows.get(&id).copied().unwrap_or(0);
+        let rows = head.rows.checked_add(added).filter(|rows| *rows >= 0);
+        let rows = rows.ok_or_else(|| {
+            let expected = format!("rows to which the log can add {added}");
+            damage(expected, head.rows.to_string())
+        })?;
+        let next = self.tail.marks.get(&id).copied();
+        let next = next.unwrap_or(head.next_auto_increment);
+        self.open = Some(Open::begin(head, next, rows));
+        Ok(())
+    }
+
+    /// Rules K1 and K3, for who believes them later.
+    fn check_ids(&mut self, def: &TableDef) -> Result<()> {
+        let name = || format!("table {}, '{}'", def.id, def.name);
+        if def.id.raw() == 0 || def.id.raw() > self.head.last_table {
+            return Err(damage(
+                format!("a table of a number from 1 to {}", self.head.last_table),
+                name(),
+            ));
+        }
+        if def.temporary || !self.tables.insert(def.id) || !self.names.insert(def.name.clone()) {
+            return Err(damage(
+                "a lasting table whose number and name no other has",
+                format!("{}, temporary: {}", name(), def.temporary),
+            ));
+        }
+        for index in &def.indexes {
+            let number = index.id.raw();
+            if number == 0 || number > self.head.last_index || !self.indexes.insert(index.id) {
+                return Err(damage(
+                    format!(
+                        "an index of a number from 1 to {} that no other has",
+                        self.head.last_index
+                    ),
+                    format!("index {number} of {}", name()),
+                ));
+            }
+            index.spec.check(&def.schema)?;
+        }
+        Ok(())
+    }
+
+    fn end_table(&mut self) -> Result<()> {
+        if let Some(open) = self.open.take() {
+            self.catalog.put(open.finish()?);
+        }
+        Ok(())
+    }
+}
+
+/// A run's stamp is of something that is in the log or was.
+fn check_stamp(stamp: Stamp, end: Lsn) -> Result<()> {
+    if stamp.lsn <= end && stamp.txn.raw() < TxnTableImage::NUMBERS_END {
+        return Ok(());
+    }
+    Err(damage(
+        format!("a run of a transaction that wrote it up to LSN {end}"),
+        format!("transaction {}, LSN {}", stamp.txn, stamp.lsn),
+    ))
 }
 
 impl Open {
@@ -144,55 +334,77 @@ impl Open {
             row_runs: Vec::new(),
             gone: Vec::new(),
             index: None,
+            seen: HashSet::new(),
         }
     }
 
     fn begin_index(&mut self, id: IndexId) -> Result<()> {
-        self.end_index()?;
-        self.index = Some((id, Vec::new()));
+        self.end_index();
+        if self.table.index_by_id(id).is_none() || !self.seen.insert(id) {
+            let name = self.table.name();
+            return Err(damage(
+                format!("an index of table '{name}' that was not read yet"),
+                format!("index {id}"),
+            ));
+        }
+        self.index = Some(OpenIndex {
+            id,
+            runs: Vec::new(),
+            has_sample: false,
+        });
         Ok(())
     }
 
-    fn end_index(&mut self) -> Result<()> {
-        if let Some((id, runs)) = self.index.take() {
-            let index = self.table.index_by_id(id).ok_or_else(|| {
-                Error::Invalid(format!(
-                    "the checkpoint image names index {id} of table '{}', which its definition does not: restore the \
-                     database from a backup",
-                    self.table.name()
-                ))
-            })?;
+    fn end_index(&mut self) {
+        if let Some(OpenIndex { id, runs, .. }) = self.index.take()
+            && let Some(index) = self.table.index_by_id(id)
+        {
             install_runs(index, runs);
         }
-        Ok(())
     }
 
-    fn add_sample(&self, sample: KeySample) -> Result<()> {
-        let open = self.index.as_ref();
-        match open.and_then(|(id, _)| self.table.index_by_id(*id)) {
+    fn add_sample(&mut self, sample: KeySample) -> Result<()> {
+        let Some(open) = self.index.as_mut().filter(|open| !open.has_sample) else {
+            return Err(damage("one sample behind an index", "another one, or no index"));
+        };
+        open.has_sample = true;
+        match self.table.index_by_id(open.id) {
             Some(index) => index.restore_sample(&self.table.name(), sample),
             None => Ok(()),
         }
     }
 
     fn add_index_run(&mut self, run: &RunImage, pieces: &mut Pieces) -> Result<()> {
-        if let Some((id, runs)) = &mut self.index {
-            let tag = (run.stamp.txn.raw() != 0).then_some((run.stamp.txn, run.stamp.lsn));
-            runs.push(pieces.index_run(*id, tag, &run.pieces)?);
-        }
+        let Some(open) = &mut self.index else {
+            return Err(damage("an index before its runs", "none"));
+        };
+        let tag = (run.stamp.txn.raw() != 0).then_some((run.stamp.txn, run.stamp.lsn));
+        open.runs.push(pieces.index_run(open.id, tag, &run.pieces)?);
         Ok(())
     }
 
     fn finish(mut self) -> Result<Arc<Table>> {
-        self.end_index()?;
+        self.end_index();
+        let missing = self
+            .table
+            .indexes
+            .iter()
+            .find(|index| !self.seen.contains(&index.def.id));
+        if let Some(index) = missing {
+            let name = self.table.name();
+            return Err(damage(
+                format!("index {} of table '{name}' before this item", index.def.id),
+                "none",
+            ));
+        }
         self.table.base.install(RowShape { runs: self.row_runs });
         if !self.gone.is_empty() {
             self.table.gone.restore(&self.gone).map_err(|source| {
-                Error::Invalid(format!(
-                    "the deleted rows of table '{}' in the checkpoint image are damaged ({source}): restore the \
-                     database from a backup",
-                    self.table.name()
-                ))
+                let name = self.table.name();
+                damage(
+                    format!("the deleted rows of table '{name}' before this item to be sound"),
+                    source.to_string(),
+                )
             })?;
         }
         Ok(Arc::new(self.table))
@@ -213,6 +425,8 @@ pub(crate) struct Pieces {
     /// Transactions whose stamps the image's runs have.
     pub stamps: BTreeSet<TxnId>,
     files: HashMap<(SegmentClass, SegmentId), Arc<PieceFile>>,
+    /// Sections that runs have.
+    taken: HashSet<(SegmentClass, SegmentId, u32)>,
 }
 
 impl Pieces {
@@ -221,6 +435,7 @@ impl Pieces {
             store: Arc::clone(store),
             stamps: BTreeSet::new(),
             files: HashMap::new(),
+            taken: HashSet::new(),
         }
     }
 
@@ -234,12 +449,40 @@ impl Pieces {
         Ok(file)
     }
 
-    fn row_run(&mut self, run: &RunImage) -> Result<Arc<RowRun>> {
+    /// A file for the next piece of a run; no other run has that.
+    fn piece_file(&mut self, class: SegmentClass, id: SegmentId, section: u32) -> Result<Arc<PieceFile>> {
+        let file = self.file(class, id)?;
+        if !self.taken.insert((class, id, section)) {
+            return Err(damage(
+                "a piece that no other run has",
+                format!("section {section} of '{}'", file.name()),
+            ));
+        }
+        Ok(file)
+    }
+
+    fn row_run(&mut self, table: TableId, run: &RunImage) -> Result<Arc<RowRun>> {
         self.stamps.insert(run.stamp.txn);
-        let mut pieces = Vec::with_capacity(run.pieces.len());
+        let mut pieces: Vec<Arc<RowPiece>> = Vec::with_capacity(run.pieces.len());
         for &(id, section) in &run.pieces {
-            let file = self.file(SegmentClass::Cold, id)?;
-            pieces.push(Arc::new(RowPiece::open(file, section)?));
+            let file = self.piece_file(SegmentClass::Cold, id, section)?;
+            let piece = RowPiece::open(file, section)?;
+            let found = piece.section();
+            let is_next = pieces.last().is_none_or(|before| before.last < piece.first);
+            if (found.kind, found.owner) != (SECTION_ROWS, u64::from(table.raw())) || !is_next {
+                return Err(damage(
+                    format!("the next piece of a run of rows of table {table}"),
+                    format!(
+                        "section {section} of '{}': kind {}, owner {}, rows {} to {}",
+                        piece.file.name(),
+                        found.kind,
+                        found.owner,
+                        piece.first,
+                        piece.last
+                    ),
+                ));
+            }
+            pieces.push(Arc::new(piece));
         }
         Ok(Arc::new(RowRun::new(run.stamp, pieces)))
     }
@@ -247,13 +490,13 @@ impl Pieces {
     fn index_run(
         &mut self,
         index: IndexId,
-        tag: Option<(TxnId, pbxt_base::Lsn)>,
+        tag: Option<(TxnId, Lsn)>,
         references: &[(SegmentId, u32)],
     ) -> Result<Arc<Run>> {
         self.stamps.extend(tag.map(|(txn, _)| txn));
         let mut pieces = Vec::with_capacity(references.len());
         for &(id, section) in references {
-            let file = self.file(SegmentClass::Meta, id)?;
+            let file = self.piece_file(SegmentClass::Meta, id, section)?;
             pieces.push(RunPiece::open(file, section)?);
         }
         Ok(Arc::new(Run::new(index, tag, pieces)?))
@@ -274,10 +517,29 @@ impl Pieces {
                 table.map.bump_to(RowId::new(load.last_row));
             }
             if fates.survives(load.txn, load.lsn) {
-                self.add_load(&table, load)?;
+                let added = self.add_load(&table, load);
+                added.map_err(|error| self.in_log(error, load.lsn))?;
             }
         }
         Ok(())
+    }
+
+    /// An error about a run that this record of the log names, unless it names another file.
+    fn in_log(&self, error: Error, record: Lsn) -> Error {
+        match error {
+            Error::Storage(StorageError::Corrupt {
+                file,
+                expected,
+                found,
+                ..
+            }) if file.is_empty() => Error::Storage(StorageError::Corrupt {
+                file: self.store.location(),
+                offset: record.raw(),
+                expected,
+                found,
+            }),
+            other => other,
+        }
     }
 
     fn add_load(&mut self, table: &Table, load: &FoundLoad) -> Result<()> {
@@ -301,10 +563,11 @@ impl Pieces {
                 lsn: load.lsn,
             };
             let mut runs = shape.runs.clone();
-            runs.push(self.row_run(&RunImage {
+            let run = RunImage {
                 stamp,
                 pieces: references,
-            })?);
+            };
+            runs.push(self.row_run(table.id, &run)?);
             table.base.install(RowShape { runs });
             return Ok(());
         }

@@ -264,6 +264,21 @@ fn no_room_is_given_back_before_a_checkpoint_knows_of_it() {
     assert_eq!(room(&store), before, "S50");
 }
 
+/// One listing serves the segments that go and the room of others, and one the question whether a census is due.
+#[test]
+fn a_step_lists_the_directory_once() {
+    let store = thinned(64);
+    while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    for _ in 0..3 {
+        let before = store.disk.listings();
+        store.db.blob_step().expect("worked");
+        assert_eq!(store.disk.listings() - before, 1);
+    }
+    let before = store.disk.listings();
+    store.db.background_jobs().expect("counted");
+    assert!(store.disk.listings() - before <= 1, "of a census, or none");
+}
+
 #[test]
 fn what_the_image_has_is_offered_after_an_opening() {
     let mut store = thinned(64);

@@ -6,13 +6,13 @@
 //! Rules: FZ1, FZ3: the database is refused or opens, and every question gets an answer or an error; without checksums the
 //! answer may be wrong.
 
-use pbxt::Progress;
+use pbxt::{Database, Progress};
 use pbxt_sim::client::Client;
 use pbxt_sim::exhibit::{End, Exhibit, ask, open};
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_testkit::SimDisk;
 use std::hint::black_box;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Both ends of the small database, with what their files are.
 struct Hall {
@@ -115,6 +115,11 @@ pub(crate) fn database(input: &[u8]) {
     let disk = exhibit.disk.kill();
     edit(&disk, names, edits);
     let Ok(db) = open(&disk) else { return };
+    go_on(db, exhibit, &disk);
+}
+
+/// Asks an open database everything, writes, moves rows, makes a checkpoint, closes and opens it again.
+pub(crate) fn go_on(db: Arc<Database>, exhibit: &Exhibit, disk: &SimDisk) {
     black_box(ask(&db, &exhibit.tables).len());
     let mut client = Client::new(&db, 2);
     for name in exhibit.tables.keys() {
@@ -146,6 +151,11 @@ pub(crate) fn database_seeds() -> Vec<Vec<u8>> {
         (0..files).map(move |file| vec![end, file, 64, 0, 0, 1, 1, file, 255, 255, 255, 1, 1])
     };
     [vec![0], vec![1]].into_iter().chain(of(0)).chain(of(1)).collect()
+}
+
+/// One of both ends, by any number.
+pub(crate) fn exhibit(number: u8) -> &'static Exhibit {
+    &hall().exhibits[usize::from(number & 1)].0
 }
 
 /// The disk of the closed exhibit, for who needs blocks of its files.

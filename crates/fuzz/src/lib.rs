@@ -9,6 +9,7 @@
 
 mod files;
 mod host;
+mod image_items;
 mod parts;
 mod rig;
 mod seeds;
@@ -27,7 +28,7 @@ pub struct Target {
 }
 
 /// All of them, the quick ones first.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     Target {
         name: "log-record",
         what: "records of the log, one behind the other",
@@ -123,6 +124,12 @@ pub const TARGETS: [Target; 18] = [
         what: "a database with any file as its checkpoint's image",
         run: files::image,
         seeds: files::image_seeds,
+    },
+    Target {
+        name: "image-items",
+        what: "a database with any items in its checkpoint's image, which then goes on to work",
+        run: image_items::run,
+        seeds: image_items::seeds,
     },
     Target {
         name: "database",

@@ -13,7 +13,15 @@ const ROUNDS: u64 = 10_000;
 
 fn opens_databases(target: &Target) -> bool {
     [
-        "manifest", "log", "values", "rows", "runs", "image", "database", "calls",
+        "manifest",
+        "log",
+        "values",
+        "rows",
+        "runs",
+        "image",
+        "image-items",
+        "database",
+        "calls",
     ]
     .contains(&target.name)
 }

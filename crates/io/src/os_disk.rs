@@ -1,7 +1,7 @@
 //! `OsDisk`: a directory of the operating system behind the `Disk` trait.
 //!
-//! Rules: every error names the file and the operation; ENOSPC and EDQUOT are `NoSpace`, EROFS, EACCES and EPERM on a
-//! write are `ReadOnlyMedia`; of the lock EROFS alone is, as whoever may not write may be the neighbour of somebody who does.
+//! Rules: every error names the file and the operation; ENOSPC and EDQUOT are `NoSpace`, EROFS is
+//! `ReadOnlyMedia`, EACCES and EPERM are `Denied`: whoever may not write may be the neighbour of somebody who does.
 //! Preallocation is real (fallocate), so a full disk shows when a segment is made and not
 //! when a commit is written.
 //! Finished files are read past the page cache where that works (block_file.rs, docs/decisions/0005); the log is written past it
@@ -252,7 +252,8 @@ fn lock_unwritten(path: &Path, denied: io::Error) -> Result<DiskLock> {
         Err(source) if source.kind() == io::ErrorKind::NotFound && is_read_only(&denied) => {
             Err(failure(path, "open", denied))
         }
-        Err(_) => Err(Error::Io {
+        // Of a medium that cannot be written, too: there is a lock file, and nobody knows who has it.
+        Err(_) => Err(Error::Denied {
             file: path.display().to_string(),
             op: "open",
             source: denied,
@@ -265,7 +266,7 @@ fn is_read_only(source: &io::Error) -> bool {
 }
 
 fn is_denied(source: &io::Error) -> bool {
-    is_read_only(source) || matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+    matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
 /// A file that is read and written through the page cache.
@@ -422,7 +423,8 @@ pub(crate) fn failure(path: &Path, op: &'static str, source: io::Error) -> Error
         Some(libc::ENOSPC | libc::EDQUOT) => Error::NoSpace {
             what: format!("'{file}'"),
         },
-        _ if is_denied(&source) => Error::ReadOnlyMedia { path: file },
+        _ if is_read_only(&source) => Error::ReadOnlyMedia { path: file },
+        _ if is_denied(&source) => Error::Denied { file, op, source },
         _ => Error::Io { file, op, source },
     }
 }
@@ -516,7 +518,17 @@ mod tests {
         assert!(matches!(of(libc::ENOSPC), Error::NoSpace { .. }));
         assert!(matches!(of(libc::EDQUOT), Error::NoSpace { .. }));
         assert!(matches!(of(libc::EROFS), Error::ReadOnlyMedia { .. }));
-        assert!(matches!(of(libc::EACCES), Error::ReadOnlyMedia { .. }));
+        for code in [libc::EACCES, libc::EPERM] {
+            let denied = of(code);
+            assert!(matches!(denied, Error::Denied { .. }), "{denied:?}");
+            let denied = denied.to_string();
+            assert!(
+                denied.starts_with("this user may not write '/db/hot-1.seg' ("),
+                "{denied}"
+            );
+            assert!(denied.contains("look at owner, rights"), "{denied}");
+            assert!(!denied.contains("read-only"), "{denied}");
+        }
         let failed = of(libc::EIO).to_string();
         assert!(failed.starts_with("cannot write '/db/hot-1.seg': "), "{failed}");
     }
@@ -561,15 +573,46 @@ mod tests {
     }
 
     /// What somebody without rights gets, who is this user if that is not root.
-    fn lock_without_rights(disk: &OsDisk) -> Result<DiskLock> {
+    fn without_rights<R: Send>(work: impl FnOnce() -> R + Send) -> R {
         std::thread::scope(|scope| {
-            let locked = scope.spawn(|| {
+            let done = scope.spawn(|| {
                 // SAFETY: a system call without memory; it counts for this thread alone, which ends.
                 unsafe { libc::setfsuid(65534) };
-                disk.lock("lock")
+                work()
             });
-            locked.join().expect("no panic")
+            done.join().expect("no panic")
         })
+    }
+
+    fn lock_without_rights(disk: &OsDisk) -> Result<DiskLock> {
+        without_rights(|| disk.lock("lock"))
+    }
+
+    #[test]
+    fn who_has_no_right_to_a_file_is_told_which_and_what_to_do() {
+        use std::fs::{Permissions, set_permissions};
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("entered by all");
+        let disk = OsDisk::open(directory.path(), false).expect("the directory");
+        disk.create("a", 100).expect("a new file");
+        set_permissions(directory.path().join("a"), Permissions::from_mode(0o000)).expect("read by nobody");
+        let refused = [
+            ("open", without_rights(|| disk.open("a", false).map(drop))),
+            ("open", without_rights(|| disk.open("a", true).map(drop))),
+            ("open", without_rights(|| disk.open_blocks("a").map(drop))),
+            ("create", without_rights(|| disk.create("b", 0).map(drop))),
+            ("rename", without_rights(|| disk.rename("a", "b"))),
+            ("remove", without_rights(|| disk.remove("a"))),
+        ];
+        for (op, result) in refused {
+            let error = result.expect_err(op);
+            assert!(matches!(error, Error::Denied { .. }), "{op}: {error}");
+            let text = error.to_string();
+            let named = text.contains(&format!("may not {op} '"))
+                && text.contains(&directory.path().display().to_string());
+            assert!(named, "{text}");
+        }
     }
 
     #[test]
@@ -588,7 +631,7 @@ mod tests {
         drop(lock_without_rights(&disk).expect("free again"));
         set_permissions(&path, Permissions::from_mode(0o000)).expect("read by nobody");
         let refused = lock_without_rights(&disk).expect_err("nobody knows");
-        assert!(matches!(refused, Error::Io { .. }), "{refused}");
+        assert!(matches!(refused, Error::Denied { .. }), "{refused}");
     }
 
     #[test]
@@ -599,6 +642,6 @@ mod tests {
             lock_unwritten(&path, io::Error::from_raw_os_error(code)).expect_err("there is none")
         };
         assert!(matches!(of(libc::EROFS), Error::ReadOnlyMedia { .. }));
-        assert!(matches!(of(libc::EACCES), Error::Io { .. }));
+        assert!(matches!(of(libc::EACCES), Error::Denied { .. }));
     }
 }

@@ -24,5 +24,5 @@ mod sync;
 mod word;
 
 pub use radix::{LEAF_WORDS, LEAF_WORDS_LOG2};
-pub use row_map::{RowMap, Rows};
+pub use row_map::{ROW_MAX, RowMap, Rows};
 pub use word::MapWord;

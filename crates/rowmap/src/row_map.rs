@@ -25,7 +25,7 @@ type Height3 = Inner<Height2>;
 type Height4 = Inner<Height3>;
 
 /// Greatest row id: 48 bits.
-const ROW_MAX: u64 = (1 << 48) - 1;
+pub const ROW_MAX: u64 = (1 << 48) - 1;
 
 /// Row id -> newest version, for one generation of a table. All methods may be called from any thread.
 ///

@@ -187,10 +187,14 @@ impl BlobStore {
 
     /// Segments of which every value is named by a row now or never will be (rule S26).
     pub fn examinable(&self) -> Result<BTreeSet<SegmentId>> {
-        let mut known: BTreeSet<SegmentId> = self.store.list(SegmentClass::Blob)?.into_iter().collect();
+        let listed = self.store.list(SegmentClass::Blob)?.into_iter();
+        Ok(self.examinable_of(listed))
+    }
+
+    /// The same of those that a caller has listed.
+    pub fn examinable_of(&self, listed: impl Iterator<Item = SegmentId>) -> BTreeSet<SegmentId> {
         let state = self.state.lock();
-        known.retain(|id| state.is_examinable(*id));
-        Ok(known)
+        listed.filter(|id| state.is_examinable(*id)).collect()
     }
 
     /// As `examinable`, with their bytes; new values go to none of these segments from now on.

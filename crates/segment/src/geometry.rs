@@ -7,7 +7,7 @@
 use pbxt_base::{Error, Result, limits};
 
 /// An address has 27 bits for the offset in units of 8 bytes.
-pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// Sizes of a database, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

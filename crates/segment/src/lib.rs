@@ -33,7 +33,7 @@ pub use blob_walk::{BlobStep, BlobWalk, Found};
 pub use block_cache::{BlockCache, BlockCacheStats, BlockKey, CachedBlock};
 pub use block_shelf::{BlockShelf, ShelfPlace};
 pub use footer::{FOOTER_BYTES, SegmentFooter};
-pub use geometry::Geometry;
+pub use geometry::{Geometry, SEGMENT_BYTES_MAX};
 pub use header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 pub use manifest::Manifest;
 pub use manifest_record::{Checkpoint, ManifestRecord, SealedSegment};

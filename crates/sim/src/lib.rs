@@ -9,6 +9,7 @@ pub mod crash;
 pub mod exhibit;
 pub mod filtered;
 pub mod history;
+pub mod image_edit;
 pub mod model;
 pub mod play;
 pub mod storage;

@@ -42,6 +42,7 @@ struct State {
     next_file: u64,
     operations: u64,
     syncs: u64,
+    listings: u64,
     bytes_written: u64,
     sector_writes: u64,
     cut_at: Option<u64>,
@@ -128,6 +129,11 @@ impl SimDisk {
     /// Operations so far.
     pub fn operations(&self) -> u64 {
         self.state.lock().operations
+    }
+
+    /// Listings of the directory so far.
+    pub fn listings(&self) -> u64 {
+        self.state.lock().listings
     }
 
     /// Syncs of files and of the directory so far.
@@ -385,7 +391,8 @@ impl Disk for SimDisk {
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.listings += 1;
         state.powered("simulated disk", "list")?;
         Ok(state.names.keys().cloned().collect())
     }

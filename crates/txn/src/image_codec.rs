@@ -22,6 +22,10 @@ const COMMITTED: u32 = 2;
 const ABORTED: u32 = 3;
 
 impl TxnTableImage {
+    /// Numbers of transactions and commits are below this: the word of a transaction has 61 bits for a timestamp, and those of
+    /// the next ones come on top.
+    pub const NUMBERS_END: u64 = 1 << 60;
+
     /// The image as bytes, its transactions in rising order.
     pub fn encode(&self) -> Vec<u8> {
         let mut entries: Vec<&RestoredTxn> = self.exceptions.iter().collect();
@@ -60,12 +64,23 @@ impl TxnTableImage {
             last_ts: CommitTs::new(codec::get_u64(fixed, 16)),
             exceptions: Vec::new(),
         };
+        let greatest = image.next.raw().max(image.last_ts.raw());
+        if greatest >= Self::NUMBERS_END {
+            let expected = format!("numbers of transactions and commits below {}", Self::NUMBERS_END);
+            return Err(reader.damage(&expected, &greatest.to_string()));
+        }
         let mut last = TxnId::new(0);
         for _ in 0..codec::get_u64(fixed, 24) {
             let entry = reader.take_entry()?;
             if entry.id <= last || entry.id >= image.next {
                 let expected = format!("a transaction id above {last} and below {}", image.next);
                 return Err(reader.damage(&expected, &entry.id.to_string()));
+            }
+            if let EndedAs::Committed(ts) = entry.ended
+                && ts > image.last_ts
+            {
+                let expected = format!("a commit up to the last one, {}", image.last_ts);
+                return Err(reader.damage(&expected, &ts.to_string()));
             }
             last = entry.id;
             image.exceptions.push(entry);
