@@ -397,3 +397,11 @@ def test_rollback_to_a_savepoint_lets_ddl_at_tables_that_were_read(db, level, be
     reader.ok("COMMIT")
     assert alter.result().error is None
     assert db.rows("SELECT COUNT(*), SUM(v) FROM t") == [(2, 14)]
+
+
+@pytest.mark.pbxt_only
+def test_analyze_has_no_figures_of_pages(db):
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT)")
+    db.ok("INSERT INTO t SELECT seq, seq FROM seq_1_to_1000")
+    told = db.value("ANALYZE FORMAT=JSON SELECT SUM(v) FROM t WHERE n > 5")
+    assert '"r_engine_stats": {}' in told and "pages_accessed" not in told
