@@ -139,6 +139,7 @@ int ha_pbxt::open(const char* name, int, uint) noexcept {
   if (int error = open_cursor()) return error;
   stats.block_size = kBlockSize;
   key_used_on_scan = MAX_KEY;
+  learn_former();
   open_table_->extended_keys().correct(table);
   ref_length = open_table_->extended_keys().order_bytes() + sizeof(uint64_t);
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
@@ -176,6 +177,9 @@ int ha_pbxt::extra(enum ha_extra_function operation) {
     case HA_EXTRA_NO_KEYREAD:
       is_merged_ = false;
       break;
+    case HA_EXTRA_BEGIN_COPY:
+    case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
+      return begin_copy();
     default:
       break;
   }

@@ -11,6 +11,7 @@
 #include <new>
 
 #include "error_map.h"
+#include "pbxt_stamps.h"
 #include "xa.h"
 
 namespace pbxt {
@@ -124,6 +125,13 @@ int Session::end_statement() {
   if (!in_statement_) return 0;
   in_statement_ = false;
   return to_end_error(pbxt_statement_end(core_), thd_);
+}
+
+ulonglong Session::commit_id(ulonglong* transaction_id) {
+  uint64_t transaction = 0, commit = 0;
+  if (to_end_error(pbxt_commit_stamp(core_, &transaction, &commit), thd_)) return ULONGLONG_MAX;
+  *transaction_id = transaction;
+  return commit;
 }
 
 int Session::prepare(bool all) {

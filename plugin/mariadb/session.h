@@ -35,6 +35,9 @@ class Session {
   int join();
   int start_snapshot();
 
+  /* The id of the commit and that of the transaction; 0 if no row has the latter, ULONGLONG_MAX on failure.
+   */
+  ulonglong commit_id(ulonglong* transaction_id);
   int prepare(bool all);
   void commit_ordered();
   int commit(bool all);
