@@ -16,12 +16,6 @@
 namespace pbxt {
 namespace {
 
-bool differs(const Field* field, my_ptrdiff_t distance) {
-  bool is_null = field->is_real_null();
-  if (is_null != field->is_real_null(distance)) return true;
-  return !is_null && const_cast<Field*>(field)->cmp_binary_offset(static_cast<uint>(distance)) != 0;
-}
-
 /* Whether the column is computed from one of those. */
 bool depends_on(Field* field, TABLE* table, const MY_BITMAP* wanted) {
   MY_BITMAP reads;
@@ -76,7 +70,9 @@ int ha_pbxt::stamp(const uchar* record, ulonglong start, ulonglong end) {
 }
 
 int ha_pbxt::own_id(uint64_t* id) {
-  return fail(pbxt_stamp(session_->core(), id));
+  int error = fail(pbxt_stamp(session_->core(), id));
+  *id += kFirstToldId;
+  return error;
 }
 
 /* Who copies a table and makes it keep former rows is listed, even if there is no row. */
@@ -94,23 +90,17 @@ int ha_pbxt::insert_stamped(const uchar* record) {
   return store(nullptr, stamped_.data());
 }
 
-/* Not if only columns WITHOUT SYSTEM VERSIONING change. */
-bool ha_pbxt::changes_what_is_kept(const uchar* old_record, const uchar* new_record) const {
-  if (new_record != table->record[0]) return true;
-  my_ptrdiff_t distance = old_record - new_record;
-  for (Field** field = table->field; *field; field++)
-    if ((*field)->stored_in_db() && !(*field)->vers_update_unversioned() && differs(*field, distance))
-      return true;
-  return false;
-}
-
+/* The server has seen to it that vers_write is false if only columns WITHOUT SYSTEM VERSIONING are set. A row
+ * that is set to what it is gets a former row, as with times. */
 int ha_pbxt::update_stamped(const uchar* old_record, const uchar* new_record) {
-  if (!table->vers_write || !changes_what_is_kept(old_record, new_record))
-    return store(old_record, new_record);
+  if (!table->vers_write) return store(old_record, new_record);
   uint64_t own = 0;
   if (int error = own_id(&own)) return error;
   if (int error = stamp(new_record, own, table->vers_end_id(new_record))) return error;
-  if (table->vers_start_id(old_record) == own) return store(old_record, stamped_.data());
+  if (table->vers_start_id(old_record) == own) {
+    int error = store(old_record, stamped_.data());
+    return error == HA_ERR_RECORD_IS_THE_SAME ? 0 : error;
+  }
   return store_and_keep(old_record, own);
 }
 
