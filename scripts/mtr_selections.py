@@ -38,9 +38,8 @@ TO_FAIL = re.compile(r"(^--error[^\n]*\n[^;]*;|^[^\n]*\nERROR [^\n]*)", re.MULTI
 # Combinations of a test: each section runs it once, with the options that follow; many choose a default engine.
 SECTION = re.compile(r"^\[(\w+)\][ \t]*$", re.MULTILINE)
 DEFAULT_ENGINE = re.compile(r"^(?:--)?default[-_]storage[-_]engine=(\w+)[ \t]*$", re.MULTILINE | re.IGNORECASE)
-# System versioning by transaction instead of time, which InnoDB alone has; and of its page sizes and row formats, which mean nothing to
-# another engine, all but the default.
-OF_INNODB_ALONE = {"trx_id", "4k", "8k", "32k", "64k", "redundant", "compact"}
+# Of InnoDB's page sizes and row formats, which mean nothing to another engine, all but the default.
+OF_INNODB_ALONE = {"4k", "8k", "32k", "64k", "redundant", "compact"}
 
 Chosen = namedtuple("Chosen", "named plain")
 

@@ -66,6 +66,9 @@ handler::Table_flags ha_pbxt::table_flags() const {
                       HA_CHECK_UNIQUE_AFTER_WRITE | HA_CRASH_SAFE | HA_ONLINE_ANALYZE | HA_AUTO_PART_KEY |
                       HA_CAN_TABLE_CONDITION_PUSHDOWN | HA_HAS_RECORDS | HA_PRIMARY_KEY_IN_READ_INDEX |
                       HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
+  // But for the sake of rows that are set to what they are: where ids of transactions say from when to when a
+  // row was there, that is a change, which the server sees in columns that are not read.
+  if (keeps_former_) flags |= HA_PARTIAL_COLUMN_READ;
   if (skips_rows_it_cannot_change()) flags &= ~HA_CHECK_UNIQUE_AFTER_WRITE;
   // What the server compares is told before or after all that the engine compares, whatever the order of the
   // keys: REPLACE may not take any for the last one.
@@ -139,6 +142,7 @@ int ha_pbxt::open(const char* name, int, uint) noexcept {
   if (int error = open_cursor()) return error;
   stats.block_size = kBlockSize;
   key_used_on_scan = MAX_KEY;
+  learn_former();
   open_table_->extended_keys().correct(table);
   ref_length = open_table_->extended_keys().order_bytes() + sizeof(uint64_t);
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
@@ -176,6 +180,9 @@ int ha_pbxt::extra(enum ha_extra_function operation) {
     case HA_EXTRA_NO_KEYREAD:
       is_merged_ = false;
       break;
+    case HA_EXTRA_BEGIN_COPY:
+    case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
+      return begin_copy();
     default:
       break;
   }

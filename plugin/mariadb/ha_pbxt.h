@@ -2,9 +2,9 @@
  * ha_pbxt.h: the handler: one use of one table by one connection at a time.
  *
  * The methods are spread over ha_pbxt.cc (life cycle, locks, statistics), ha_pbxt_read.cc,
- * ha_pbxt_ranges.cc, ha_pbxt_write.cc, ha_pbxt_checked_keys.cc, ha_pbxt_ddl.cc and ha_pbxt_alter.cc. A
- * handler has one cursor for its whole life. It is bound to the connection's session once a statement;
- * nothing on the path of a single row allocates, locks, or looks anything up.
+ * ha_pbxt_ranges.cc, ha_pbxt_write.cc, ha_pbxt_former.cc, ha_pbxt_checked_keys.cc, ha_pbxt_ddl.cc and
+ * ha_pbxt_alter.cc. A handler has one cursor for its whole life. It is bound to the connection's session once
+ * a statement; nothing on the path of a single row allocates, locks, or looks anything up.
  */
 #ifndef PBXT_PLUGIN_HA_PBXT_H
 #define PBXT_PLUGIN_HA_PBXT_H
@@ -215,6 +215,17 @@ class ha_pbxt final : public handler {
   int store(const uchar* old_record, const uchar* record);
   int store_version(const uchar* old_record, const uchar* record);
   int write_unlocked_row(const uchar* record);
+  int remove(const uchar* record);
+
+  void learn_former();
+  int own_id(uint64_t* id);
+  int begin_copy();
+  int stamp(const uchar* record, ulonglong start, ulonglong end);
+  int insert_stamped(const uchar* record);
+  int update_stamped(const uchar* old_record, const uchar* new_record);
+  int store_and_keep(const uchar* old_record, uint64_t own);
+  int delete_stamped(const uchar* record);
+
   int begin_bulk();
   void tell_found() noexcept;
   int changed(RowsDone::Deed deed) {
@@ -267,6 +278,9 @@ class ha_pbxt final : public handler {
   uint64_t numbers_rows_ = 0;      /* that the table had then */
   uint64_t rows_found_ = 0;        /* since the statement began */
   uint64_t rows_changed_ = 0;
+  bool keeps_former_ = false;     /* rows, by transaction: two columns have ids of transactions */
+  std::vector<Field*> following_; /* columns computed from those, each after what it is computed from */
+  std::vector<uchar> stamped_;
   bool scans_table_ = false;
   uint seek_length_ = 0;
   uint duplicate_index_ = 0;

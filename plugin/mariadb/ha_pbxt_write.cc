@@ -87,7 +87,7 @@ int ha_pbxt::write_row(const uchar* record) {
     if (int error = update_auto_increment()) return error;
   if (unlikely(bulk_announced_))
     if (int error = begin_bulk()) return error;
-  if (int error = store(nullptr, record)) return error;
+  if (int error = unlikely(keeps_former_) ? insert_stamped(record) : store(nullptr, record)) return error;
   // Also values that the server made need it: SET INSERT_ID and replicas bring their own.
   if (table->next_number_field && in_place) return raise_auto_increment(table->next_number_field);
   return 0;
@@ -131,7 +131,9 @@ int ha_pbxt::end_bulk_insert() {
 }
 
 int ha_pbxt::update_row(const uchar* old_record, const uchar* new_record) {
-  if (int error = store(old_record, new_record)) return error;
+  int error =
+      unlikely(keeps_former_) ? update_stamped(old_record, new_record) : store(old_record, new_record);
+  if (error) return error;
   Field* number = table->found_next_number_field;
   if (number && new_record == table->record[0] && bitmap_is_set(table->write_set, number->field_index))
     return raise_auto_increment(number);
@@ -139,6 +141,10 @@ int ha_pbxt::update_row(const uchar* old_record, const uchar* new_record) {
 }
 
 int ha_pbxt::delete_row(const uchar* record) {
+  return unlikely(keeps_former_) ? delete_stamped(record) : remove(record);
+}
+
+int ha_pbxt::remove(const uchar* record) {
   pbxt_status status = pbxt_delete(cursor_, pbxt_cursor_row_id(cursor_), record);
   return likely(status == PBXT_OK) ? changed(RowsDone::kDeleted) : fail(status);
 }

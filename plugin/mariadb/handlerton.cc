@@ -42,6 +42,12 @@ int commit(handlerton*, THD* thd, bool all) {
   return session ? session->commit(all) : 0;
 }
 
+/* For mysql.transaction_registry, which the server writes. */
+ulonglong prepare_commit_versioned(THD* thd, ulonglong* transaction_id) {
+  Session* session = Session::find(thd);
+  return session ? session->commit_id(transaction_id) : 0;
+}
+
 int rollback(handlerton*, THD* thd, bool all) {
   Session* session = Session::find(thd);
   return session ? session->rollback(all) : 0;
@@ -167,6 +173,7 @@ void install_transaction_hooks(handlerton* hton) {
   hton->close_connection = close_connection;
   hton->kill_query = kill_query;
   hton->commit = commit;
+  hton->prepare_commit_versioned = prepare_commit_versioned;
   hton->rollback = rollback;
   hton->savepoint_set = savepoint_set;
   hton->savepoint_rollback = savepoint_rollback;
@@ -178,7 +185,8 @@ void install_transaction_hooks(handlerton* hton) {
 
 void install_table_hooks(handlerton* hton) {
   hton->db_type = DB_TYPE_PBXT;
-  hton->flags = HTON_REQUIRES_CLOSE_AFTER_TRUNCATE | HTON_SUPPORTS_FOREIGN_KEYS | HTON_SUPPORTS_EXTENDED_KEYS;
+  hton->flags = HTON_REQUIRES_CLOSE_AFTER_TRUNCATE | HTON_SUPPORTS_FOREIGN_KEYS |
+                HTON_SUPPORTS_EXTENDED_KEYS | HTON_NATIVE_SYS_VERSIONING;
   hton->create = create_handler;
   hton->drop_table = drop_table_by_path;
   hton->drop_database = drop_database;

@@ -11,6 +11,7 @@
 #include <new>
 
 #include "error_map.h"
+#include "pbxt_stamps.h"
 #include "xa.h"
 
 namespace pbxt {
@@ -85,7 +86,11 @@ pbxt_session* Session::core_of(THD* thd) {
 
 void Session::set_state(SessionState state) {
   state_ = state;
-  if (state == SessionState::kIdle) in_statement_ = false;
+  if (state != SessionState::kIdle) return;
+  in_statement_ = false;
+  if (unlikely(is_listed_))
+    thd_->server_status &= ~(SERVER_STATUS_IN_TRANS | SERVER_STATUS_IN_TRANS_READONLY);
+  is_listed_ = false;
 }
 
 bool Session::is_whole_transaction(bool all) const {
@@ -124,6 +129,15 @@ int Session::end_statement() {
   if (!in_statement_) return 0;
   in_statement_ = false;
   return to_end_error(pbxt_statement_end(core_), thd_);
+}
+
+ulonglong Session::commit_id(ulonglong* transaction_id) {
+  uint64_t transaction = 0, commit = 0;
+  if (to_end_error(pbxt_commit_stamp(core_, &transaction, &commit), thd_)) return ULONGLONG_MAX;
+  if (commit == 0) return 0;
+  is_listed_ = true;
+  *transaction_id = kFirstToldId + transaction;
+  return kFirstToldId + commit;
 }
 
 int Session::prepare(bool all) {

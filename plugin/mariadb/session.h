@@ -9,6 +9,10 @@
 
 namespace pbxt {
 
+/* Added to ids of transactions that the server is told: its list has those of InnoDB too, which have 48 bits,
+ * and a key that lets each id stand there once. */
+constexpr uint64_t kFirstToldId = uint64_t{1} << 48;
+
 /*
  *   kIdle --join--> kActive --prepare--> kPrepared --commit_ordered--> kOrdered
  *     ^                |                     |                            |
@@ -35,6 +39,9 @@ class Session {
   int join();
   int start_snapshot();
 
+  /* The id of the commit and that of the transaction; 0 if no row has the latter, ULONGLONG_MAX on failure.
+   */
+  ulonglong commit_id(ulonglong* transaction_id);
   int prepare(bool all);
   void commit_ordered();
   int commit(bool all);
@@ -47,7 +54,8 @@ class Session {
   RowsDone& rows_done() { return rows_done_; }
 
  private:
-  explicit Session(THD* thd) : thd_(thd), core_(nullptr), state_(SessionState::kIdle), in_statement_(false) {}
+  explicit Session(THD* thd)
+      : thd_(thd), core_(nullptr), state_(SessionState::kIdle), in_statement_(false), is_listed_(false) {}
   bool is_whole_transaction(bool all) const;
   int configure();
   void set_state(SessionState state);
@@ -57,6 +65,7 @@ class Session {
   pbxt_session* core_;
   SessionState state_;
   bool in_statement_;
+  bool is_listed_;     /* the server has written the transaction's id into its list */
   RowsDone rows_done_; /* of the statement */
 };
 

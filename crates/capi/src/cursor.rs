@@ -139,7 +139,7 @@ pub(crate) unsafe fn record_mut<'a>(record: *mut u8, bytes: usize) -> &'a mut [u
 /// # Safety
 /// `record` names a record of the table's layout, with readable blob values, for the duration of the call.
 #[inline]
-unsafe fn host_record<'a>(record: *const u8, length: usize) -> HostRecord<'a> {
+pub(crate) unsafe fn host_record<'a>(record: *const u8, length: usize) -> HostRecord<'a> {
     // SAFETY: by the contract above.
     unsafe { HostRecord::new(bytes(record, length)) }
 }

@@ -220,6 +220,7 @@ impl Session {
 
     fn void_since(&mut self, mark: &Mark) -> Result<()> {
         self.referenced_changes += 1;
+        self.work.stamped = self.work.stamped.filter(|&lsn| lsn < mark.lsn);
         for (position, work) in self.work.tables.iter_mut().enumerate() {
             let marked = mark.rows.get(position).copied().unwrap_or_default();
             (work.rows, work.unseen) = (marked.rows, marked.unseen);

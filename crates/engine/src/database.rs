@@ -23,6 +23,7 @@ use crate::recovery;
 use crate::scrub::Scrub;
 use crate::session::TableWork;
 use crate::snapshot_age::SnapshotAges;
+use crate::stamp::LoggedId;
 use crate::waits::{WaitObserver, Waits};
 use parking_lot::Mutex;
 use pbxt_base::{CommitTs, Error as StorageError, Lsn};
@@ -115,6 +116,8 @@ pub struct Database {
     pub(crate) poison: Arc<Poison>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) txns: TxnTable,
+    /// Of ids that were told to the host.
+    pub(crate) logged_id: LoggedId,
     pub(crate) row_locks: RowLocks,
     pub(crate) table_locks: TableLocks,
     /// SERIALIZABLE transactions.
@@ -218,6 +221,7 @@ impl Database {
             poison,
             clock,
             txns: TxnTable::restore(&found.txns),
+            logged_id: LoggedId::default(),
             row_locks: RowLocks::new(),
             table_locks: TableLocks::new(),
             serial: Serializer::default(),

@@ -620,6 +620,14 @@ impl HostCursor {
         Ok(())
     }
 
+    /// Inserts a row without leaving the one that the cursor is at.
+    pub fn insert_beside(&mut self, session: &mut Session, record: HostRecord<'_>) -> Result<()> {
+        let row = self.row;
+        let inserted = self.insert(session, record);
+        self.row = row;
+        inserted
+    }
+
     /// Begins a bracket of many rows; see `Session::bulk_begin`. Rows of a table that refers to itself come one by one (rule FK20).
     pub fn bulk_begin(&mut self, session: &mut Session, expected_rows: u64, row_answers: bool) {
         // What cannot be found out is told by the first row.

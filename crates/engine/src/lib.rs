@@ -180,6 +180,7 @@ mod sight;
 mod sight_locks;
 mod snapshot_age;
 mod space;
+mod stamp;
 mod statistics;
 mod status;
 mod stored_values;

@@ -22,6 +22,7 @@ use crate::recovery_image::{ImageFacts, OpenImage, Pieces, Tail};
 use crate::recovery_index::IndexRebuilder;
 use crate::session::{TableWork, Work};
 use crate::shown::TableShown;
+use crate::stamp::TOLD_AHEAD;
 use crate::table::Table;
 use parking_lot::Mutex;
 use pbxt_base::{Addr, CommitTs, IndexId, Lsn, RowId, SegmentId, TableId, TxnId, planted};
@@ -263,8 +264,10 @@ impl PassA {
     fn image(&self, traces: &BTreeSet<TxnId>) -> TxnTableImage {
         let mut traces = traces.clone();
         traces.extend(self.prepared.keys());
+        // Rule T48. Before the first table nothing was told to anybody.
+        let told = if self.last_txn == 0 { 0 } else { TOLD_AHEAD };
         TxnTableImage {
-            next: TxnId::new(self.last_txn + 1),
+            next: TxnId::new(self.last_txn + told + 1),
             last_ts: self.last_ts,
             exceptions: self.fates.exceptions(&traces),
         }

@@ -147,6 +147,8 @@ pub(crate) struct Work {
     pub logged: bool,
     /// End of the newest record of this transaction.
     pub last_lsn: Lsn,
+    /// End of the log when its id was first asked for to be part of a row that is still there (rule T47).
+    pub stamped: Option<Lsn>,
     pub row_locks: Option<RowLockList>,
     /// Explicit locks of rows, counted once per mode.
     pub rows_locked: u64,
@@ -182,6 +184,7 @@ impl Work {
             xid,
             logged,
             last_lsn,
+            stamped,
             row_locks,
             rows_locked,
             first_lsn,
@@ -194,6 +197,7 @@ impl Work {
         } = self;
         (*txn, *last_lsn, *first_lsn) = (TxnId::new(0), Lsn::new(0), Lsn::new(0));
         (*snapshot, *row_locks, *serial, *values) = (None, None, None, None);
+        *stamped = None;
         (*statement, *row, *held_row) = (None, None, None);
         (*rows_locked, *rows_written, *started_millis) = (0, 0, 0);
         (*logged, *read_only, *isolation) = (false, false, Isolation::default());

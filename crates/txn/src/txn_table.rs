@@ -116,6 +116,16 @@ impl TxnTable {
         id
     }
 
+    /// Hands out the next id to no transaction (rule T47): nothing is ever written with it, and it keeps nobody from being settled.
+    pub fn spend(&self) -> TxnId {
+        let id = self.begin();
+        let guard = crossbeam_epoch::pin();
+        let mut core = self.core.lock();
+        let ts = core.last_ts;
+        self.change(id, &mut core, &guard, |word| word.committed(ts));
+        id
+    }
+
     /// Adds pages until `id` has a slot, so that ending a transaction never allocates (rule T2).
     #[cold]
     fn grow(&self, id: TxnId, guard: &Guard) {
