@@ -6,8 +6,6 @@
  * change of a row the change of the row and one more row, where the server does this by itself with
  * timestamps. The records of the server stay as they are: what is stored is a copy.
  */
-#include <algorithm>
-
 #include "error_map.h"
 #include "ha_pbxt.h"
 #include "pbxt_stamps.h"
