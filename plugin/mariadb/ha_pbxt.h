@@ -123,7 +123,10 @@ class ha_pbxt final : public handler {
   int analyze(THD* thd, HA_CHECK_OPT* options) override;
   int optimize(THD* thd, HA_CHECK_OPT* options) override;
   /* A copy reads the rows in a table scan, which no index has part in, and makes every index anew. */
-  int repair(THD*, HA_CHECK_OPT*) override { return HA_ADMIN_TRY_ALTER; }
+  /* By a copy. A sequence has one row and no index, and the server cannot analyze its copy. */
+  int repair(THD*, HA_CHECK_OPT*) override {
+    return table_share->table_type == TABLE_TYPE_SEQUENCE ? HA_ADMIN_NOT_IMPLEMENTED : HA_ADMIN_TRY_ALTER;
+  }
 
   /* ---- foreign keys: ha_pbxt_foreign.cc ---- */
   char* get_foreign_key_create_info() override;

@@ -400,3 +400,9 @@ def test_analyze_has_no_figures_of_pages(db):
     db.ok("INSERT INTO t SELECT seq, seq FROM seq_1_to_1000")
     told = db.value("ANALYZE FORMAT=JSON SELECT SUM(v) FROM t WHERE n > 5")
     assert '"r_engine_stats": {}' in told and "pages_accessed" not in told
+
+
+def test_a_sequence_needs_no_repair(db):
+    db.ok("CREATE SEQUENCE s")
+    assert [tuple(row[2:]) for row in db.rows("REPAIR TABLE s")] == [("note", "The storage engine for the table doesn't support repair")]
+    assert db.value("SELECT NEXT VALUE FOR s") == 1
