@@ -209,6 +209,8 @@ THR_LOCK_DATA** ha_pbxt::store_lock(THD*, THR_LOCK_DATA** to, thr_lock_type lock
 
 int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
   if (int error = use_current_generation()) return error;
+  if (unlikely(is_applier(thd)) && repeats_statement(thd) && thd->wait_for_prior_commit())
+    return HA_ERR_ABORTED_BY_USER;
   int error = 0;
   Session* session = Session::get(thd, &error);
   if (!session || (error = session->join())) return error;

@@ -224,6 +224,7 @@ class ha_pbxt final : public handler {
   int own_id(uint64_t* id);
   int begin_copy();
   int stamp(const uchar* record, ulonglong start, ulonglong end);
+  static bool repeats_statement(THD* thd);
   int insert_stamped(const uchar* record);
   int update_stamped(const uchar* old_record, const uchar* new_record);
   int store_and_keep(const uchar* old_record, uint64_t own);

@@ -47,6 +47,14 @@ void ha_pbxt::learn_former() {
   my_bitmap_free(&stamps);
 }
 
+/* An applier of a replica does what the primary did, instead of what became of the rows. The server logs it
+ * so if a table is among those that keep former rows by transaction (rule T50). */
+bool ha_pbxt::repeats_statement(THD* thd) {
+  for (const TABLE_LIST* list = thd->lex->query_tables; list; list = list->next_global)
+    if (list->table && list->table->versioned(VERS_TRX_ID)) return true;
+  return false;
+}
+
 /* A copy of the record with other ids in the two columns. */
 int ha_pbxt::stamp(const uchar* record, ulonglong start, ulonglong end) {
   stamped_.assign(record, record + table->s->reclength);

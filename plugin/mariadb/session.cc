@@ -88,9 +88,20 @@ void Session::set_state(SessionState state) {
   state_ = state;
   if (state != SessionState::kIdle) return;
   in_statement_ = false;
-  if (unlikely(is_listed_))
-    thd_->server_status &= ~(SERVER_STATUS_IN_TRANS | SERVER_STATUS_IN_TRANS_READONLY);
+  if (likely(!is_listed_)) return;
+  thd_->server_status &= ~(SERVER_STATUS_IN_TRANS | SERVER_STATUS_IN_TRANS_READONLY);
+  if (those_behind_) thd_->resume_subsequent_commits(those_behind_);
+  those_behind_ = nullptr;
   is_listed_ = false;
+}
+
+/* Rule T50: the engine of the list commits first, and would let the next transaction go on before this one
+ * can be seen. With a binary log it is the server that does so, when both can. */
+int Session::hold_those_behind() {
+  if (!is_applier(thd_) || thd_test_options(thd_, OPTION_BIN_LOG)) return 0;
+  if (thd_->wait_for_prior_commit()) return HA_ERR_ABORTED_BY_USER;
+  those_behind_ = thd_->suspend_subsequent_commits();
+  return 0;
 }
 
 bool Session::is_whole_transaction(bool all) const {
@@ -136,6 +147,7 @@ ulonglong Session::commit_id(ulonglong* transaction_id) {
   if (to_end_error(pbxt_commit_stamp(core_, &transaction, &commit), thd_)) return ULONGLONG_MAX;
   if (commit == 0) return 0;
   is_listed_ = true;
+  if (hold_those_behind()) return ULONGLONG_MAX;
   *transaction_id = kFirstToldId + transaction;
   return kFirstToldId + commit;
 }
@@ -160,8 +172,18 @@ void Session::commit_ordered() {
   if (pbxt_commit_ordered(core_) == PBXT_OK) set_state(SessionState::kOrdered);
 }
 
+/* A row must not outlive its transaction's entry in the list, which nobody can add later. The list's engine
+ * has committed, but with InnoDB it is the answer to the client that waits for its log, not the commits of
+ * others. A transaction that was voted for is decided, and on disk: there is nothing to wait for any more. */
+void Session::await_list() {
+  if (likely(!is_listed_) || state_ != SessionState::kActive) return;
+  handlerton* list = ha_resolve_by_legacy_type(thd_, DB_TYPE_INNODB);
+  if (list && list->flush_logs) list->flush_logs(list);
+}
+
 int Session::commit(bool all) {
   if (!is_whole_transaction(all)) return end_statement();
+  await_list();
   if (state_ == SessionState::kIdle) return 0;
   set_state(SessionState::kIdle);
   return to_end_error(pbxt_commit(core_), thd_);

@@ -60,13 +60,16 @@ class Session {
   int configure();
   void set_state(SessionState state);
   int end_statement();
+  int hold_those_behind();
+  void await_list();
 
   THD* thd_;
   pbxt_session* core_;
   SessionState state_;
   bool in_statement_;
-  bool is_listed_;     /* the server has written the transaction's id into its list */
-  RowsDone rows_done_; /* of the statement */
+  wait_for_commit* those_behind_ = nullptr; /* transactions of a replica that wait for this one */
+  bool is_listed_;                          /* the server has written the transaction's id into its list */
+  RowsDone rows_done_;                      /* of the statement */
 };
 
 }  // namespace pbxt

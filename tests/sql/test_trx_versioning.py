@@ -1,7 +1,19 @@
-"""System versioning by transaction: former rows with ids of transactions instead of times (rules T47 to T49 of docs/transactions.md).
+"""System versioning by transaction: former rows with ids of transactions instead of times (rules T47 to T50 of docs/transactions.md).
 
 Ids differ from engine to engine, so answers are compared with InnoDB's after ids have been numbered in their order.
 """
+
+import itertools
+import random
+import shutil
+import threading
+import time
+
+import pymysql
+import pytest
+from cross_engine import BINARY_LOG
+from replica_pair import DATABASE, ReplicaPair
+from sql_tools import Session
 
 PERIOD = (
     "s BIGINT UNSIGNED GENERATED ALWAYS AS ROW START, e BIGINT UNSIGNED GENERATED ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME (s, e)"
@@ -264,3 +276,124 @@ def test_what_is_prepared_by_xa_has_rows_and_is_not_listed(own_server, engine):
         assert list(cursor.fetchall()) == [(1, 0), (2, 1)]
         cursor.execute("SELECT COUNT(*) FROM mysql.transaction_registry")
         assert cursor.fetchone() == (1,)
+
+
+@pytest.mark.pbxt_only
+def test_a_replica_repeats_statements_behind_the_commits_before_them(work_folder, engine, template):
+    """Each statement reads what the one before it has committed, and there are four appliers (rule T50)."""
+    pair = ReplicaPair(work_folder / "former_pair", engine, ("--binlog-format=ROW",), ("--slave-parallel-mode=conservative", "--skip-log-bin"))
+    for server in (pair.primary, pair.replica):
+        shutil.copytree(template, server.data)
+    try:
+        pair.prepare()
+        primary, replica = Session(pair.primary, DATABASE, engine), Session(pair.replica, None, engine)
+        for name in (engine, "InnoDB"):
+            primary.ok(TABLE.replace("TABLE t", f"TABLE t_{name}").replace("{engine}", name))
+            primary.ok(f"CREATE TABLE p_{name} (n INT PRIMARY KEY, v INT) ENGINE={name}")
+            primary.ok(f"INSERT INTO t_{name} (n, v) VALUES (1, 10), (2, 20), (3, 30)")
+            primary.ok(f"UPDATE t_{name} SET v = v + 1")
+            primary.ok(f"REPLACE INTO t_{name} (n, v) VALUES (3, 33), (4, 40)")
+            primary.ok(f"DELETE FROM t_{name} WHERE n = 2")
+            for number in range(5, 40):
+                primary.ok(f"INSERT INTO t_{name} (n, v) VALUES ({number}, (SELECT COUNT(*) FROM p_{name}))")
+                primary.ok(f"UPDATE t_{name} SET v = v + 1")
+                primary.ok(f"INSERT INTO p_{name} VALUES ({number}, {number})")
+                primary.ok(f"DELETE FROM t_{name} WHERE v = {number} ORDER BY n LIMIT 1")
+        pair.compare()  # waits; its complaint is that there are tables of InnoDB
+        replica.ok(f"USE {DATABASE}")
+        there = former(primary, f"t_{engine}")
+        assert len(there) > 500
+        for session, name in itertools.product((primary, replica), (engine, "InnoDB")):
+            assert former(session, f"t_{name}") == there, (session is replica, name)
+        assert all(listed(replica, f"t_{engine}"))
+    finally:
+        pair.end(wipe=True)
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("log", [(), BINARY_LOG], ids=["alone", "with-binary-log"])
+def test_versions_of_a_row_follow_each_other_without_a_gap_over_kills(own_server, engine, log, request):
+    server = own_server(*log)
+    session = Session(server, None, engine)
+    for statement in ("CREATE DATABASE d", "USE d", TABLE, "INSERT INTO t (n, v) SELECT seq, 0 FROM seq_1_to_8"):
+        session.ok(statement)
+    last = 0
+    for round_number in range(request.config.getoption("--crash-rounds") or 2):
+        clients = [threading.Thread(target=count_up, args=(server, engine, number)) for number in range(1, 9)]
+        for client in clients:
+            client.start()
+        time.sleep(0.7)
+        server.kill()
+        for client in clients:
+            client.join()
+        server.start()
+        session = Session(server, "d", engine)
+        for number in range(1, 9):
+            versions = sorted(session.rows(f"SELECT v, s, e FROM t FOR SYSTEM_TIME ALL WHERE n = {number}"))
+            assert [row[0] for row in versions] == list(range(len(versions)))
+            assert all(before[2] == after[1] for before, after in itertools.pairwise(versions)) and versions[-1][2] == CURRENT
+        ids = ids_of(session)
+        commits = dict(session.rows("SELECT transaction_id, commit_id FROM mysql.transaction_registry"))
+        assert log or set(ids) <= set(commits), "a binary log alone lets rows outlive their entries in the list"
+        assert len(set(commits) - set(ids)) <= 8 * (round_number + 1), "of each client the transaction that was not answered"
+        last = max(last, *ids, *commits.values())
+        session.ok("UPDATE t SET v = v + 1 WHERE n = 1")
+        assert session.value("SELECT s FROM t WHERE n = 1") > last
+
+
+def count_up(server, engine, number):
+    """Until the server is gone."""
+    try:
+        session = Session(server, "d", engine)
+        while session.run(f"UPDATE t SET v = v + 1 WHERE n = {number}").error is None:
+            pass
+    except (OSError, pymysql.err.Error):
+        return
+
+
+@pytest.mark.parametrize("key", ["PRIMARY KEY (n)", "KEY (v)", "UNIQUE KEY (v)", "PRIMARY KEY (n), KEY (s), KEY (e, v)"])
+def test_random_changes_under_every_kind_of_key(twin, key, request):
+    dice = random.Random(request.config.getoption("--random-seed") or 1)
+    twin.ok(f"CREATE TABLE t (n INT NOT NULL, v INT, w BLOB, {PERIOD}, {key}) ENGINE={{engine}} WITH SYSTEM VERSIONING")
+    for _ in range(60):
+        n, v = dice.randrange(12), dice.randrange(1000)
+        changes = (
+            f"INSERT IGNORE INTO t (n, v, w) VALUES ({n}, {v}, REPEAT('x', {v * 20}))",
+            f"INSERT INTO t (n, v) VALUES ({n}, {v}) ON DUPLICATE KEY UPDATE v = v + 1, n = n + 20",
+            f"UPDATE IGNORE t SET n = n + 3, v = {v} WHERE n = {n}",
+            f"UPDATE t SET w = '{v}' WHERE n < {n}",
+            f"DELETE FROM t WHERE n = {n} OR v = {v}",
+            f"REPLACE INTO t (n, v) VALUES ({n}, {v})",
+            "BEGIN",
+            "SAVEPOINT a",
+            "ROLLBACK TO a",
+            "ROLLBACK",
+            "COMMIT",
+            "COMMIT",
+        )
+        twin.run(dice.choice(changes))
+    twin.run("COMMIT")
+    same_former(twin, columns="n, v, MD5(w)")
+    twin.same_table("t", "n, v, MD5(w)")
+    assert twin.under_test.rows("CHECK TABLE t EXTENDED")[0][3] == "OK"
+
+
+def test_of_transactions_side_by_side_the_list_says_who_saw_whom(twin):
+    """The first begins before the second and commits after it: neither sees the other; the third sees both."""
+    many(twin, TABLE, "INSERT INTO t (n, v) VALUES (1, 10), (2, 20), (3, 30)")
+    for base in (twin.under_test, twin.oracle):
+        one, two = base.session(), base.session()
+        for session, statement in (
+            (one, "BEGIN"),
+            (one, "UPDATE t SET v = 11 WHERE n = 1"),
+            (two, "BEGIN"),
+            (two, "UPDATE t SET v = 21 WHERE n = 2"),
+            (two, "COMMIT"),
+            (one, "COMMIT"),
+            (base, "UPDATE t SET v = 31 WHERE n = 3"),
+        ):
+            session.ok(statement)
+    for number in (1, 2, 3):
+        twin.ok(f"SELECT s INTO @a FROM t WHERE n = {number}")
+        twin.same("SELECT n, v FROM t FOR SYSTEM_TIME AS OF TRANSACTION @a")
+    same_former(twin)
