@@ -77,8 +77,10 @@ int ha_pbxt::create(const char* name, TABLE* form, HA_CREATE_INFO* create_info) 
   }
   Definition definition;
   definition.build(form, name);
-  // A column that loses the attribute leaves no value behind.
-  if (form->found_next_number_field) definition.def.auto_increment = create_info->auto_increment_value;
+  // A column that loses the attribute leaves no value behind; one that is asked for stays even without a
+  // column.
+  if (form->found_next_number_field || (create_info->used_fields & HA_CREATE_USED_AUTO))
+    definition.def.auto_increment = create_info->auto_increment_value;
   definition.def.temporary = create_info->tmp_table();
   definition.def.encrypted = asks_for_encryption(options);  // a partition may have its own
   definition.describe_columns(form);

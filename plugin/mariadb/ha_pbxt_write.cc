@@ -217,7 +217,7 @@ int ha_pbxt::reset_auto_increment(ulonglong value) {
 
 /* SHOW CREATE TABLE prints the next value, and a copying ALTER hands it on. */
 void ha_pbxt::update_create_info(HA_CREATE_INFO* create_info) {
-  if (create_info->used_fields & HA_CREATE_USED_AUTO || !table->found_next_number_field) return;
+  if (create_info->used_fields & HA_CREATE_USED_AUTO) return;
   info(HA_STATUS_AUTO);
   create_info->auto_increment_value = stats.auto_increment_value;
 }
