@@ -22,6 +22,7 @@
   rpl      the same of replicas; most of an hour                                               only with --long
   fk       the same of foreign keys                                                            only with --long
   period, sequence, handler   the same of application periods, sequences and HANDLER           only with --long
+  gcol, vcol, versioning, parts, funcs_1, innodb, main   its other suites; half an hour         only with --long
   funcs    the server's suite of SQL functions on the engine                                   only with --long
   orm      the tests of SQLAlchemy and Django, on PBXT and on InnoDB                           only with --long
   miri     undefined behaviour: the crates with unsafe code, under Rust's interpreter          only with --long
@@ -52,6 +53,7 @@ MTR = ["scripts/mtr_suites.py"]
 PYTEST = [str(BUILD / "venv/bin/python"), "-m", "pytest", "-q", "--color=no"]
 
 Suite = namedtuple("Suite", "name command environment long_only long_options")
+MTR_SELECTIONS = "trx binlog rpl fk period sequence handler gcol vcol versioning parts funcs_1 innodb main".split()
 
 # One line of a suite's output states its result, in one of these forms.
 CARGO = re.compile(r"^test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed; (?P<skipped>\d+) ignored")
@@ -117,7 +119,7 @@ def all_suites():
         Suite("engine", [*MTR, "storage_engine"], {}, False, compared),
         Suite("iuds", [*MTR, "iuds"], {}, False, []),
         Suite("rr_trx", ["scripts/rr_trx.py", "--seconds", "10"], {}, False, ["--seconds", "300"]),
-        *[Suite(name, [*MTR, name], {}, True, []) for name in ("trx", "binlog", "rpl", "fk", "period", "sequence", "handler")],
+        *[Suite(name, [*MTR, name], {}, True, []) for name in MTR_SELECTIONS],
         Suite("funcs", [*MTR, "funcs"], {}, True, []),
         Suite("orm", ["scripts/orm_suites.py", "--mem"], {}, True, []),
         cargo["miri"],
