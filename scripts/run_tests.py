@@ -76,7 +76,7 @@ def cargo_suites():
     with_loom = {"RUSTFLAGS": "--cfg loom", "CARGO_TARGET_DIR": target_folder("loom")}
     loom = ["cargo", "test", "--profile", "loom", "--no-fail-fast"]
     yield Suite("loom", [*loom, *packages("index", "txn"), "--test", "*loom*"], with_loom, False, [])
-    yield Suite("loom-log", [*loom, *packages("txlog"), "--lib", "tail_loom"], with_loom, False, [])
+    yield Suite("loom-log", [*loom, *packages("txlog"), "--lib", "_loom"], with_loom, False, [])
     sim = ["cargo", "run", "--release", "--package", "pbxt-sim", "--"]
     yield Suite("history", [*sim, "--histories", "40"], {}, False, ["--histories", "2000"])
     yield Suite("sim", [*sim, "--states", "10000"], {}, True, [])

@@ -4,7 +4,7 @@
 //!                   thread needs them for as long as it runs, so `Log` is a handle and this is what it holds.
 //! Format / state:   open -> (poisoned | closed); poisoned and closed logs can still be read.
 //! Rules:            D7, D9, D16; the others in the modules that extend this type.
-//! Latches and I/O:  order: flush latch, preparing latch, opening latch, then waiting, filled, ring and worker latches. Only
+//! Latches and I/O:  order: flush latch, preparing latch, opening latch, then filled, ring and worker latches. Only
 //!                   the flush and the preparing latch are held across I/O.
 //! After a crash:    nothing of this is on disk.
 
@@ -13,9 +13,9 @@ use crate::chunk::{BufferPool, Chunk};
 use crate::directory::{Directory, check_distance};
 use crate::files::HotFiles;
 use crate::flush::Flusher;
-use crate::group_commit::Marks;
 use crate::layout::Layout;
 use crate::log::{Goal, LogOptions};
+use crate::marks::Marks;
 use crate::opener::{BATCH_SLOTS, Backlog, Opener};
 use crate::reservation::Reservation;
 use crate::scan::LogEnd;

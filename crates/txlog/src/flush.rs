@@ -45,6 +45,7 @@ impl Core {
         self.check_writable()?;
         stop_point!("flush.before_seal");
         let open = self.seal_open_batch();
+        self.marks.set_covers(goal, self.tail.lsn());
         stop_point!("flush.after_seal");
         flusher.spans.clear();
         for sequence in flusher.next_sequence..open {

@@ -4,69 +4,23 @@
 //!                   sync each. So whoever waits and finds no flush running runs it; the others sleep, and the end of a
 //!                   flush lets one of the unsatisfied run the next. Greedy: no delay, and while one flush is in
 //!                   flight the next batch fills.
-//! State:            two marks that only grow, `written` and `durable`; `durable <= written`.
-//! Rules:            D1 (waiters are released by the mark, never by hope), D9 (an error reaches every waiter).
+//! Rules:            D1 (waiters are released by the mark, never by hope), D9 (an error reaches every waiter), D37 (`marks`).
 //!                   PS6 (only who sleeps tells instruments of it).
-//! Latches and I/O:  the flush latch is held across writes and syncs - the one latch of this crate that is, and only
-//!                   `try_lock` is used while the waiting latch is held. The waiting latch is held for moments; instruments,
-//!                   if there are any, are told under it.
+//! Latches and I/O:  the flush latch is held across writes and syncs - the one latch of this crate that is. Who waits for a mark
+//!                   only tries it.
 
 use crate::core::Core;
 use crate::flush::Flusher;
 use crate::log::Goal;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 use pbxt_base::{Lsn, Result};
 use pbxt_io::{WaitKind, while_waiting};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Marks, and the place where threads wait for them.
-#[derive(Debug)]
-pub(crate) struct Marks {
-    written: AtomicU64,
-    durable: AtomicU64,
-    waiting: Mutex<()>,
-    changed: Condvar,
-}
-
-impl Marks {
-    pub(crate) fn starting_at(lsn: u64) -> Marks {
-        let (written, durable) = (AtomicU64::new(lsn), AtomicU64::new(lsn));
-        Marks {
-            written,
-            durable,
-            waiting: Mutex::new(()),
-            changed: Condvar::new(),
-        }
-    }
-
-    pub(crate) fn get(&self, goal: Goal) -> u64 {
-        match goal {
-            Goal::Written => self.written.load(Ordering::Acquire),
-            Goal::Durable => self.durable.load(Ordering::Acquire),
-        }
-    }
-
-    pub(crate) fn set_written(&self, lsn: u64) {
-        self.written.store(lsn, Ordering::Release);
-    }
-
-    /// Everything written so far is durable.
-    pub(crate) fn set_durable(&self, lsn: u64) {
-        self.durable.store(lsn, Ordering::Release);
-    }
-
-    /// Wakes all who wait. They hold the waiting latch from their last look at the marks until they sleep, so a change
-    /// made before this call is seen by each of them.
-    pub(crate) fn wake_all(&self) {
-        drop(self.waiting.lock());
-        self.changed.notify_all();
-    }
-}
-
-/// The flush latch, which on its way out always wakes the others: after success, error and panic alike.
+/// The flush latch, which on its way out always wakes others: after success, error and panic alike.
 struct Turn<'a> {
     core: &'a Core,
     flusher: Option<MutexGuard<'a, Flusher>>,
+    round: u64,
 }
 
 impl<'a> Turn<'a> {
@@ -74,6 +28,7 @@ impl<'a> Turn<'a> {
         let mut turn = Turn {
             core,
             flusher: Some(flusher),
+            round: core.marks.begin(),
         };
         match &mut turn.flusher {
             Some(flusher) => core.flush(flusher, goal),
@@ -88,44 +43,47 @@ impl Drop for Turn<'_> {
             self.core
                 .fail("a thread panicked while it wrote the transaction log");
         }
+        // Whoever is woken tries the latch at once.
         drop(self.flusher.take());
-        self.core.marks.wake_all();
+        self.core.marks.end(self.round);
+        if self.core.check_writable().is_err() {
+            self.core.marks.wake_all();
+        }
     }
 }
 
 impl Core {
     /// Waits until everything below `lsn` has reached `goal`, running the flush if nobody does.
     pub(crate) fn wait_for(&self, lsn: Lsn, goal: Goal) -> Result<()> {
-        self.run_until(goal, || self.marks.get(goal) >= lsn.raw())
+        let lsn = lsn.raw();
+        self.run_until(lsn, goal, || self.marks.get(goal) >= lsn)
     }
 
     /// Waits until the flusher has written something behind `before`.
     pub(crate) fn wait_for_backlog(&self, before: u64) -> Result<()> {
         crate::stats::count(&self.counters.row_waits, 1);
         self.wake_worker();
-        self.run_until(Goal::Written, || self.marks.get(Goal::Written) > before)
+        let is_done = || self.marks.get(Goal::Written) > before;
+        self.run_until(before + 1, Goal::Written, is_done)
     }
 
-    fn run_until(&self, goal: Goal, done: impl Fn() -> bool) -> Result<()> {
-        while !done() {
-            let mut waiting = self.marks.waiting.lock();
-            if done() {
-                break;
-            }
-            self.check_writable()?;
-            if let Some(flusher) = self.flusher.try_lock() {
-                drop(waiting);
-                if done() {
-                    drop(flusher);
-                    self.marks.wake_all();
-                    break;
-                }
-                Turn::run(self, flusher, goal)?;
-            } else {
-                while_waiting(WaitKind::Log, || self.marks.changed.wait(&mut waiting));
-            }
+    fn run_until(&self, lsn: u64, goal: Goal, is_done: impl Fn() -> bool) -> Result<()> {
+        self.marks
+            .wait_until(lsn, goal, &is_done, || self.try_turn(goal, &is_done))
+    }
+
+    /// Runs a flush if it is needed and nobody else does: `None`.
+    fn try_turn(&self, goal: Goal, is_done: impl Fn() -> bool) -> Option<Result<()>> {
+        if let Err(error) = self.check_writable() {
+            return Some(Err(error));
         }
-        Ok(())
+        let flusher = self.flusher.try_lock()?;
+        if is_done() {
+            drop(flusher);
+            self.marks.wake_all();
+            return Some(Ok(()));
+        }
+        Some(Turn::run(self, flusher, goal))
     }
 
     /// Runs one flush now, waiting for a running one to end first.

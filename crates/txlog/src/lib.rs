@@ -10,6 +10,7 @@
 
 mod alone;
 mod batch;
+mod bell;
 mod cache;
 mod chunk;
 mod core;
@@ -25,6 +26,11 @@ mod key_image;
 mod layout;
 mod log;
 mod log_start;
+mod marks;
+#[cfg(all(test, loom))]
+mod marks_loom;
+#[cfg(all(test, not(loom)))]
+mod marks_tests;
 mod opener;
 mod other_record;
 mod record;

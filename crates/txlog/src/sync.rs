@@ -1,7 +1,7 @@
-//! Atomics of the tail, exchanged for loom's under `cfg(loom)`.
+//! Atomics of the tail and the marks, exchanged for loom's under `cfg(loom)`.
 //!
-//! Why it exists:    loom sees only its own primitives; one module chooses, so the tail is written once.
-//! Rules:            D8 is proved through it.
+//! Why it exists:    loom sees only its own primitives; one module chooses, so these are written once.
+//! Rules:            D8 and D37 are proved through it.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
