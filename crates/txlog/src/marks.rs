@@ -66,8 +66,9 @@ impl Marks {
 
     /// That flush is over, and the turn is given back: whom it served goes on, and one of the others has the next turn.
     pub(crate) fn end(&self, round: u64) {
-        self.bell(round).ring_all();
+        // First: the medium idles until that thread runs, which is behind those woken before it.
         self.bell(round + 1).ring_one();
+        self.bell(round).ring_all();
     }
 
     /// All who wait look again: the turn was taken without a flush, or nothing will be written any more.
