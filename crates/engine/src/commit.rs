@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::image::PreparedImage;
 use crate::session::{FlushAtCommit, Mark, Phase, ROWS_BETWEEN_LOOKS, Session, Work};
 use pbxt_base::limits::XID_BYTES_MAX;
-use pbxt_base::{CommitTs, Lsn, TableId, TxnId, planted, stop_point};
+use pbxt_base::{CommitTs, Lsn, TxnId, planted, stop_point};
 use pbxt_txlog::{CountDelta, EndRecord, Log, Outcome, PrepareRecord, RollbackToRecord, Space, VoidRange};
 
 /// Void ranges an END or PREPARE record repeats at most.
@@ -398,8 +398,8 @@ impl Database {
         if let Some(list) = work.row_locks.take() {
             self.row_locks.release_all(list);
         }
-        let tables: Vec<TableId> = work.tables.iter().map(|table| table.table.id).collect();
-        self.table_locks.release_all(work.txn, &tables);
+        let tables = work.tables.iter().map(|table| table.table.id);
+        self.table_locks.release_all(work.txn, tables);
         self.waits.released(work.txn);
         self.note_end(&work.tables);
     }

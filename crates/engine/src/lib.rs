@@ -121,6 +121,7 @@ mod foreign_list;
 mod foreign_plan;
 mod foreign_probe;
 mod forget;
+mod gates;
 mod gone;
 mod gone_sweep;
 mod guards;

@@ -8,11 +8,13 @@
 //! up before that are counted, and who has met one before it was counted probes again. V4 a host hears of a wait while the blocker cannot end.
 //! T36 deadlocks are described when the graph latch is given back, by who closed the circle, before it rolls back. T38 the
 //! host's pointer of another session is used under that session's host latch only, or while V4 keeps the session there.
-//! Latches and I/O: the graph latch, then that of the list of transactions with a session, for map work only; nobody sleeps or
-//! reads a file under them. The host is called under both to choose a victim, under the second one to hear of waits, and under the
-//! host latch of a session to tell its statement; it waits for nothing there.
+//! Latches and I/O: the graph latch, then one of the transactions with a session (`gates`), for map work only; nobody sleeps or
+//! reads a file under them. The host is called under the first to choose a victim: all of a circle wait, and who waits takes that latch
+//! before it goes on, so their sessions are there. It is called under the second to hear of waits, which keeps the blocker's session
+//! there, and under the host latch of a session to tell its statement; it waits for nothing there.
 
 use crate::error::{Error, Result};
+use crate::gates::Gates;
 use crate::latch::CountedLatch;
 use crate::session::Session;
 use crate::table::Table;
@@ -31,8 +33,8 @@ use std::time::Duration;
 
 /// What a host gets to know about waits, commits and damage.
 pub trait WaitObserver: Send + Sync + std::fmt::Debug {
-    /// `waiter` is about to wait for `blocker` (host session pointers given at session open). Called under the latch of
-    /// the list of sessions with a transaction, so that neither can end its transaction meanwhile (rule V4).
+    /// `waiter` is about to wait for `blocker` (host session pointers given at session open). Called under the
+    /// latch of the blocker's place among the sessions with a transaction, so that neither can end its transaction meanwhile (rule V4).
     fn waiting(&self, waiter: usize, blocker: usize);
     /// Which of two members of a circle should rather give way: below 0 `a`, above 0 `b`. Called under latches.
     fn prefer_victim(&self, _a: usize, _b: usize) -> i32 {
@@ -142,9 +144,6 @@ impl Queues {
     }
 }
 
-/// Sessions with a transaction. A session leaves before its transaction's end is answered.
-type Gates = CountedLatch<HashMap<TxnId, SessionView>>;
-
 /// All waits of a database.
 #[derive(Debug)]
 pub struct Waits {
@@ -154,7 +153,7 @@ pub struct Waits {
     pub(crate) waiting: AtomicU64,
     /// How often a transaction gave up claims of keys before its end.
     given_up: AtomicU64,
-    /// Sessions whose transaction has an id.
+    /// Sessions whose transaction has an id. A session leaves before its transaction's end is answered.
     pub(crate) gates: Arc<Gates>,
     /// All sessions, by the order of their coming.
     pub(crate) sessions: CountedLatch<BTreeMap<u64, SessionView>>,
@@ -210,14 +209,13 @@ impl Waits {
     }
 
     pub(crate) fn attach(&self, txn: TxnId, view: SessionView) {
-        self.gates.lock().insert(txn, view);
+        self.gates.insert(txn, view);
     }
 
-    /// The session's transaction has ended or is left to others. One that only read has no id and was never here: it takes no latch that
-    /// all sessions share.
+    /// The session's transaction has ended or is left to others. One that only read has no id and was never here.
     pub(crate) fn detach(&self, txn: TxnId) {
         if txn.raw() != 0 {
-            self.gates.lock().remove(&txn);
+            self.gates.remove(txn);
         }
     }
 
@@ -290,7 +288,7 @@ impl Waits {
 
     /// Transactions with a session.
     pub fn attached(&self) -> usize {
-        self.gates.lock().len()
+        self.gates.len()
     }
 
     fn note_sleep(&self, millis: u64) {
@@ -301,9 +299,10 @@ impl Waits {
     /// Rule V4: tells the host of each blocker, while none of them can end.
     fn report(&self, waiter: &SessionGate, blockers: &[TxnId]) {
         let Some(observer) = &self.observer else { return };
-        let gates = self.gates.lock();
-        for blocker in blockers.iter().filter_map(|txn| gates.get(txn)) {
-            observer.waiting(waiter.host_session, blocker.gate.host_session);
+        for blocker in blockers {
+            self.gates.of(*blocker, |view| {
+                observer.waiting(waiter.host_session, view.gate.host_session);
+            });
         }
     }
 
@@ -334,8 +333,8 @@ impl Waits {
 /// The victim of a circle as the host wants it: the requester, unless the host would rather have another one give way.
 fn preference(observer: Arc<dyn WaitObserver>, gates: Arc<Gates>) -> Preference {
     Box::new(move |circle| {
-        let gates = gates.lock();
-        let host_of = |member: &CircleMember| gates.get(&member.txn).map_or(0, |view| view.gate.host_session);
+        let host_of = |member: &CircleMember| gates.of(member.txn, |view| view.gate.host_session);
+        let host_of = |member: &CircleMember| host_of(member).unwrap_or(0);
         let hosts: Vec<usize> = circle.iter().map(host_of).collect();
         let mut victim = 0;
         for (at, &other) in hosts.iter().enumerate().skip(1) {

@@ -58,13 +58,12 @@ impl Waits {
 
     /// Transactions with a session.
     pub(crate) fn attached_txns(&self) -> Vec<(TxnId, SessionView)> {
-        let gates = self.gates.lock();
-        gates.iter().map(|(txn, view)| (*txn, view.clone())).collect()
+        self.gates.all()
     }
 
     /// The session of a transaction, if it has one.
     pub(crate) fn session_of(&self, txn: TxnId) -> Option<SessionView> {
-        self.gates.lock().get(&txn).cloned()
+        self.gates.of(txn, SessionView::clone)
     }
 
     /// All sessions, in the order of their coming.
@@ -74,12 +73,11 @@ impl Waits {
 
     /// A transaction and the connection that holds it.
     pub(crate) fn blocker(&self, txn: TxnId) -> Blocker {
-        let host_thread = self
-            .gates
-            .lock()
-            .get(&txn)
-            .map_or(0, |view| view.gate.host_thread);
-        Blocker { txn, host_thread }
+        let host_thread = self.gates.of(txn, |view| view.gate.host_thread);
+        Blocker {
+            txn,
+            host_thread: host_thread.unwrap_or(0),
+        }
     }
 
     /// What a session is running, if its host says so (rule T38).

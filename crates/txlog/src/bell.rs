@@ -55,14 +55,14 @@ mod real {
         pub(crate) fn ring_all(&self) {
             self.calls.fetch_add(1, Ordering::SeqCst);
             if self.ring() {
-                atomic_wait::wake_all(&self.rings);
+                atomic_wait::wake_all(&raw const self.rings);
             }
         }
 
         /// Wakes one of those who sleep, and keeps awake who is about to.
         pub(crate) fn ring_one(&self) {
             if self.ring() {
-                atomic_wait::wake_one(&self.rings);
+                atomic_wait::wake_one(&raw const self.rings);
             }
         }
 

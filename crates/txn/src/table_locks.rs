@@ -128,9 +128,9 @@ impl TableLocks {
 
     /// Gives up everything a transaction holds on the given tables; its waiters are told by
     /// `WaitGraph::released`.
-    pub fn release_all(&self, txn: TxnId, tables: &[TableId]) {
+    pub fn release_all(&self, txn: TxnId, tables: impl IntoIterator<Item = TableId>) {
         for table in tables {
-            self.change(txn, *table, |_| ModeSet::default());
+            self.change(txn, table, |_| ModeSet::default());
         }
     }
 

@@ -75,13 +75,13 @@ fn exclusive_waits_for_every_writer_and_a_prepared_one_holds_after_its_session_w
         locks.lock(ddl, TABLE, LockMode::Exclusive),
         TableAccess::Blocked(writers)
     );
-    (1..=4).for_each(|txn| locks.release_all(TxnId::new(txn), &[TABLE]));
+    (1..=4).for_each(|txn| locks.release_all(TxnId::new(txn), [TABLE]));
     assert_eq!(
         locks.lock(ddl, TABLE, LockMode::Exclusive),
         TableAccess::Blocked(vec![TxnId::new(5)])
     );
     assert_eq!(locks.blockers(ddl, TABLE, LockMode::Exclusive), [TxnId::new(5)]);
-    locks.release_all(TxnId::new(5), &[TABLE, TableId::new(77)]);
+    locks.release_all(TxnId::new(5), [TABLE, TableId::new(77)]);
     assert_eq!(locks.lock(ddl, TABLE, LockMode::Exclusive), TableAccess::Granted);
     assert_eq!(
         locks.lock(ddl, TABLE, LockMode::Shared),
@@ -92,7 +92,7 @@ fn exclusive_waits_for_every_writer_and_a_prepared_one_holds_after_its_session_w
         locks.holders(TABLE),
         [(ddl, ModeSet::default().with(LockMode::Exclusive))]
     );
-    locks.release_all(ddl, &[TABLE]);
+    locks.release_all(ddl, [TABLE]);
     assert!(locks.holders(TABLE).is_empty());
     assert!(
         locks.shard(TABLE).is_empty(),
