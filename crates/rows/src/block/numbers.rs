@@ -25,6 +25,8 @@ const TAIL: u8 = 8;
 pub(super) const NULLS_ARE_ZERO: u8 = 16;
 
 const DICTIONARY_MAX: usize = 256;
+/// A dictionary is tried with so many numbers of low bits, from the fewest on.
+const MORE_LOW_BITS: u32 = 4;
 /// Most bits below a dictionary's: with a code of 8 they can still be packed.
 const LOW_BITS_MAX: u32 = 48;
 
@@ -91,7 +93,10 @@ fn write_arithmetic(values: &[u64], width: usize, form: Form, extra: u8, out: &m
     };
     let first = order(values.first().copied().unwrap_or(0));
     let mut packed = Vec::new();
-    if form.tag & KIND == STEPS {
+    if width == 1 && (form.tag & KIND, form.base, bits) == (BASE, 0, 8) {
+        // What `pack` would make of it: most columns that no form shrinks are bytes of longer values.
+        packed.extend(values.iter().map(|&value| value as u8));
+    } else if form.tag & KIND == STEPS {
         let mut last = first;
         let rest = values.get(1..).unwrap_or_default().iter().map(|&value| {
             let step = order(value).wrapping_sub(last).wrapping_sub(form.base) & mask;
@@ -117,8 +122,11 @@ fn write_arithmetic(values: &[u64], width: usize, form: Form, extra: u8, out: &m
 
 /// The smallest of base and steps, in both byte orders.
 fn best_arithmetic(values: &[u64], width: usize) -> Form {
+    if width == 1 {
+        return smaller_form_of_bytes(values);
+    }
     let best = smaller_form(values, width, 0, |value| value);
-    if width == 1 || best.bits <= 8 {
+    if best.bits <= 8 {
         return best;
     }
     if swapped_bits_min(values, width).is_some_and(|bits| packed_len(values.len() - 1, bits) >= best.cost) {
@@ -138,6 +146,13 @@ fn swapped_bits_min(values: &[u64], width: usize) -> Option<u32> {
     Some(form.bits.saturating_sub(HIDDEN_BITS))
 }
 
+/// Least and greatest of some values; of steps the greatest is the less one if there is none.
+struct Ranges {
+    unsigned: (u64, u64),
+    with_sign: (i64, i64),
+    steps: (i64, i64),
+}
+
 #[inline]
 fn smaller_form(values: &[u64], width: usize, order_tag: u8, order: impl Fn(u64) -> u64) -> Form {
     let first = order(values.first().copied().unwrap_or(0));
@@ -154,34 +169,75 @@ fn smaller_form(values: &[u64], width: usize, order_tag: u8, order: impl Fn(u64)
         steps = (steps.0.min(step), steps.1.max(step));
         last = value;
     }
-    let form = |kind: u8, min: u64, range: u64, count: usize| {
-        let bits = bits_of(range);
-        let head = (bits_of(min & mask_of(width)) / 7) as usize;
-        let cost = packed_len(count, bits) + head;
-        let base = min & mask_of(width);
-        let cost = if bits > BITS_MAX { usize::MAX } else { cost };
-        Form {
-            tag: kind | order_tag,
-            base,
-            bits,
-            cost,
-        }
+    let ranges = Ranges {
+        unsigned,
+        with_sign,
+        steps,
     };
-    let mut best = form(BASE, unsigned.0, unsigned.1 - unsigned.0, values.len());
-    let range = with_sign.1.wrapping_sub(with_sign.0).cast_unsigned();
-    let negative = form(BASE, with_sign.0.cast_unsigned(), range, values.len());
-    if negative.cost < best.cost {
-        best = negative;
-    }
-    if steps.0 <= steps.1 {
-        let range = steps.1.wrapping_sub(steps.0).cast_unsigned();
-        let mut rising = form(STEPS, steps.0.cast_unsigned(), range, values.len() - 1);
-        rising.cost = rising.cost.saturating_add(width);
-        if rising.cost < best.cost {
-            best = rising;
+    ranges.smaller_form(values.len(), width, order_tag)
+}
+
+/// `smaller_form` of bytes: many of them are compared at once.
+fn smaller_form_of_bytes(values: &[u64]) -> Form {
+    /// Turns numbers with a sign into numbers that have their order.
+    const SIGN: u8 = 0x80;
+    let bytes: Vec<u8> = values.iter().map(|&value| value as u8).collect();
+    let Some((_, rest)) = bytes.split_first() else {
+        return smaller_form(values, 1, 0, |value| value);
+    };
+    let number = |byte: u8| i64::from((byte ^ SIGN).cast_signed());
+    let unsigned = extremes(bytes.iter().copied());
+    let with_sign = extremes(bytes.iter().map(|byte| byte ^ SIGN));
+    let pairs = rest.iter().zip(&bytes);
+    let steps = extremes(pairs.map(|(next, last)| next.wrapping_sub(*last) ^ SIGN));
+    let ranges = Ranges {
+        unsigned: (u64::from(unsigned.0), u64::from(unsigned.1)),
+        with_sign: (number(with_sign.0), number(with_sign.1)),
+        // Of none, the greatest is less than the least.
+        steps: (number(steps.0), number(steps.1)),
+    };
+    ranges.smaller_form(values.len(), 1, 0)
+}
+
+#[inline]
+fn extremes(bytes: impl Iterator<Item = u8>) -> (u8, u8) {
+    bytes.fold((u8::MAX, u8::MIN), |(least, greatest), byte| {
+        (least.min(byte), greatest.max(byte))
+    })
+}
+
+impl Ranges {
+    fn smaller_form(&self, values: usize, width: usize, order_tag: u8) -> Form {
+        let form = |kind: u8, min: u64, range: u64, count: usize| {
+            let bits = bits_of(range);
+            let head = (bits_of(min & mask_of(width)) / 7) as usize;
+            let cost = packed_len(count, bits) + head;
+            let base = min & mask_of(width);
+            let cost = if bits > BITS_MAX { usize::MAX } else { cost };
+            Form {
+                tag: kind | order_tag,
+                base,
+                bits,
+                cost,
+            }
+        };
+        let (unsigned, with_sign, steps) = (self.unsigned, self.with_sign, self.steps);
+        let mut best = form(BASE, unsigned.0, unsigned.1 - unsigned.0, values);
+        let range = with_sign.1.wrapping_sub(with_sign.0).cast_unsigned();
+        let negative = form(BASE, with_sign.0.cast_unsigned(), range, values);
+        if negative.cost < best.cost {
+            best = negative;
         }
+        if steps.0 <= steps.1 {
+            let range = steps.1.wrapping_sub(steps.0).cast_unsigned();
+            let mut rising = form(STEPS, steps.0.cast_unsigned(), range, values - 1);
+            rising.cost = rising.cost.saturating_add(width);
+            if rising.cost < best.cost {
+                best = rising;
+            }
+        }
+        best
     }
-    best
 }
 
 /// Bytes of the planes that are not constant.
@@ -204,8 +260,7 @@ struct Dictionary {
 /// The smallest dictionary, if it is smaller than `best`. A few more low bits than needed make fewer entries: of a date, the
 /// months that occur are listed, and the days are not.
 fn best_dictionary(values: &[u64], width: usize, best: Form) -> Option<Dictionary> {
-    const MORE_LOW_BITS: u32 = 4;
-    if best.bits <= 1 {
+    if best.bits <= 1 || width == 1 && !bytes_may_share(values, best) {
         return None;
     }
     let order = |value: u64| {
@@ -252,6 +307,27 @@ fn best_dictionary(values: &[u64], width: usize, best: Form) -> Option<Dictionar
         entries,
         packed,
     })
+}
+
+/// False if no dictionary of bytes is smaller than `best`, found by how many different ones there are: of each entry the list has a
+/// byte at least.
+fn bytes_may_share(values: &[u64], best: Form) -> bool {
+    let mut seen = [false; 256];
+    for &value in values {
+        seen[value as usize % 256] = true;
+    }
+    for low in 0..MORE_LOW_BITS.min(best.bits) {
+        let entries = seen.iter().filter(|seen| **seen).count();
+        let bits = bits_of((entries as u64).saturating_sub(1)) + low;
+        if packed_len(values.len(), bits) + entries < best.cost {
+            return true;
+        }
+        for upper in 0..128 {
+            seen[upper] = seen[2 * upper] | seen[2 * upper + 1];
+        }
+        seen[128..].fill(false);
+    }
+    false
 }
 
 /// Entries, and the number of each value's.
@@ -473,10 +549,10 @@ mod tests {
             state >> 11 ^ state << 40
         };
         let mut columns = Vec::new();
-        for width in 2..=8 {
+        for width in 1..=8 {
             let mask = mask_of(width);
-            for bits in (2..8 * width as u32).step_by(3) {
-                let (base, range) = (dice(), (1_u64 << bits) - 1);
+            for bits in (2..8 * width as u32 + 1).step_by(3) {
+                let (base, range) = (dice(), mask_of(8) >> (64 - bits));
                 let mut of = |value: &mut dyn FnMut(u64) -> u64| {
                     let values: Vec<u64> = (0..700).map(|at| value(at) & mask).collect();
                     columns.push((width, values));
@@ -494,12 +570,12 @@ mod tests {
 
     #[test]
     fn shortcuts_find_what_trying_everything_finds() {
-        let mut dictionaries = [0; 2];
+        let (mut dictionaries, mut spared) = ([0; 2], 0);
         for (width, values) in columns() {
             let best = best_arithmetic(&values, width);
             let plain = smaller_form(&values, width, 0, |value| value);
             let swapped = smaller_form(&values, width, SWAPPED, |value| swap(value, width));
-            let tried = if plain.bits > 8 && swapped.cost < plain.cost {
+            let tried = if width > 1 && plain.bits > 8 && swapped.cost < plain.cost {
                 swapped
             } else {
                 plain
@@ -517,6 +593,18 @@ mod tests {
                 }
             };
             let ordered: Vec<u64> = values.iter().map(|&value| order(value)).collect();
+            if width == 1 && !bytes_may_share(&values, best) {
+                spared += 1;
+                for low in 0..best.bits.min(MORE_LOW_BITS) {
+                    let (mut entries, _) = distinct(&values, low).expect("at most 256 bytes");
+                    entries.sort_unstable();
+                    let list: u32 = gaps_of(&entries).map(|gap| bits_of(gap | 1).div_ceil(7)).sum();
+                    let bits = bits_of(entries.len() as u64 - 1) + low;
+                    assert!(packed_len(values.len(), bits) + list as usize >= best.cost);
+                }
+                assert!(best_dictionary(&values, width, best).is_none());
+                continue;
+            }
             let end = best.bits.min(LOW_BITS_MAX);
             let tried = (0..end).find_map(|low| Some((low, distinct(&ordered, low)?)));
             let found = fewest_low_bits(&ordered, best.bits);
@@ -528,6 +616,7 @@ mod tests {
             }
         }
         assert!(dictionaries.iter().all(|&count| count > 50), "{dictionaries:?}");
+        assert!(spared > 3, "{spared}");
     }
 
     #[test]
