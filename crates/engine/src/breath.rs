@@ -95,7 +95,7 @@ impl Database {
             Duration::from_micros(worked),
             lag.others.load(Ordering::Relaxed).max(log),
         );
-        if !pause.is_zero() && !self.upkeep.is_stopping() {
+        if !pause.is_zero() && !self.upkeep.is_stopping() && !self.upkeep.is_compacting() {
             std::thread::sleep(pause);
         }
         SINCE.set(Some(self.clock.now_micros()));

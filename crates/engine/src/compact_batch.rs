@@ -175,8 +175,8 @@ impl CompactBatch {
 
     /// Puts rows in order of table and row id, and what is large too.
     pub(crate) fn sort(&mut self) {
-        self.rows
-            .sort_unstable_by_key(|found| (found.table, found.row, found.lsn));
+        // Stable, because it sees the stretches that rise: rows that were changed in their order are sorted by looking at them.
+        self.rows.sort_by_key(|found| (found.table, found.row, found.lsn));
         self.large
             .sort_unstable_by_key(|(table, row, value)| (*table, *row, value.addr));
     }

@@ -20,6 +20,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// See the module.
 pub(crate) struct Errand<'a> {
     pub need: Need,
+    /// Threads that a step may spread its jobs over (rule S55); the caller's own is one.
+    pub threads: usize,
     one: Option<OneTable<'a>>,
 }
 
@@ -30,13 +32,25 @@ struct OneTable<'a> {
     renews_before: SegmentId,
     /// Bytes that its merges have read.
     read: &'a AtomicU64,
-    is_over: &'a dyn Fn() -> bool,
+    is_over: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl Errand<'static> {
     /// Of upkeep: for all tables.
     pub(crate) fn of_upkeep(need: Need) -> Self {
-        Self { need, one: None }
+        Self {
+            need,
+            threads: 1,
+            one: None,
+        }
+    }
+
+    /// Of a compaction: whatever can be done for all tables, by so many threads.
+    pub(crate) fn of_compaction(threads: usize) -> Self {
+        Self {
+            threads,
+            ..Self::of_upkeep(Need::Possible)
+        }
     }
 }
 
@@ -46,7 +60,7 @@ impl<'a> Errand<'a> {
         table: TableId,
         renews_before: SegmentId,
         read: &'a AtomicU64,
-        is_over: &'a dyn Fn() -> bool,
+        is_over: &'a (dyn Fn() -> bool + Sync),
     ) -> Self {
         let one = OneTable {
             table,
@@ -56,6 +70,7 @@ impl<'a> Errand<'a> {
         };
         Self {
             need: Need::Possible,
+            threads: 1,
             one: Some(one),
         }
     }

@@ -48,7 +48,8 @@ fn place_of(row: u64) -> (u64, usize, u32) {
 }
 
 impl GoneSet {
-    fn contains(&self, row: RowId) -> bool {
+    #[inline]
+    pub(crate) fn contains(&self, row: RowId) -> bool {
         let (node, leaf, bit) = place_of(row.raw());
         let Some(node) = self.nodes.get(&node) else {
             return false;
@@ -57,7 +58,8 @@ impl GoneSet {
     }
 
     /// All rows, rising.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = u64> + '_ {
+    #[cfg(test)]
+    fn rows(&self) -> impl Iterator<Item = u64> + '_ {
         self.nodes.iter().flat_map(|(number, node)| {
             node.iter().enumerate().flat_map(move |(place, leaf)| {
                 let first = (number << NODE_LOG2) | ((place as u64) << LEAF_LOG2);
@@ -65,6 +67,23 @@ impl GoneSet {
                 bits.map(move |bit| first | u64::from(bit))
             })
         })
+    }
+
+    /// All rows, as the image has them.
+    pub(crate) fn to_treemap(&self) -> RoaringTreemap {
+        let mut parts: BTreeMap<u32, RoaringBitmap> = BTreeMap::new();
+        for (number, node) in &self.nodes {
+            let part = parts.entry((number >> (32 - NODE_LOG2)) as u32).or_default();
+            let first = (number << NODE_LOG2) as u32;
+            for (place, leaf) in node.iter().enumerate() {
+                let first = first | (place as u32) << LEAF_LOG2;
+                // They rise, so each is put behind the one before, and no place is looked for.
+                let rows = leaf.iter().flat_map(|leaf| leaf.iter());
+                let appended = part.append(rows.map(|row| first | row));
+                debug_assert!(appended.is_ok(), "rows of a set rise");
+            }
+        }
+        RoaringTreemap::from_bitmaps(parts)
     }
 
     fn leaf_mut(&mut self, row: u64) -> &mut RoaringBitmap {
@@ -146,8 +165,7 @@ impl GoneRows {
     /// As the checkpoint image has it.
     pub(crate) fn encode(&self) -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let set: RoaringTreemap = self.now().rows().collect();
-        set.serialize_into(&mut bytes)?;
+        self.now().to_treemap().serialize_into(&mut bytes)?;
         Ok(bytes)
     }
 

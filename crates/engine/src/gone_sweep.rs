@@ -3,7 +3,8 @@
 //! Why it exists: without it the set grows with every row ever deleted, and entries of deleted rows stay in parts of an index
 //! that nothing else makes worth a merge.
 //! States of a table: no cut -> cut (some rows of the set are noted) -> swept (no part has an entry of them) -> removed.
-//! Rules: B9, B11 (docs/storage.md), X36 which part is swept; S25 when an index is merged for nothing but this.
+//! Rules: B9, B11 (docs/storage.md), X36 which part is swept; S25 when an index is merged for nothing but this; S55 a cut that waits for
+//! merges. A cut's rows leave the set only if none of them has a slot when its sweep is over.
 //! Latches and I/O: its own, and the shape latch for a cut and for a look at the parts; no I/O.
 //! After a crash: the set is as the image has it, and the parts count as not swept.
 
@@ -14,7 +15,7 @@ use crate::row_merge_plan::Need;
 use crate::row_shape::RowShape;
 use crate::table::{Index, Table};
 use parking_lot::Mutex;
-use pbxt_base::{CommitTs, RowId, stop_point};
+use pbxt_base::{CommitTs, stop_point};
 use roaring::RoaringTreemap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,6 +24,15 @@ use crate::gone::GoneSet;
 
 /// Entries of an index for one row of a cut, at most, for its parts to be merged because of the cut alone.
 const ENTRIES_PER_GONE: u64 = 4;
+
+/// Which rows a cut has, and when it is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CutOf {
+    /// Rows without a slot.
+    Slotless,
+    /// Slots too, which merges are about to drop: it waits for them, and indexes are swept meanwhile (rule S55).
+    All,
+}
 
 /// How rows of one table leave its set.
 #[derive(Debug, Default)]
@@ -68,10 +78,15 @@ impl Sweep {
 impl Database {
     /// Takes one step with the set of each table.
     pub fn gone_step(&self) -> Result<Progress> {
+        self.gone_step_with(CutOf::Slotless)
+    }
+
+    /// The same with other cuts.
+    pub(crate) fn gone_step_with(&self, cut_of: CutOf) -> Result<Progress> {
         self.poison.check()?;
         let mut did = Progress::Idle;
         for table in self.catalog.tables() {
-            if table.gone.len() > 0 && table.sweep.step(self, &table) {
+            if table.gone.len() > 0 && table.sweep.step(self, &table, cut_of) {
                 did = Progress::Worked;
             }
         }
@@ -81,7 +96,7 @@ impl Database {
     /// The same for one table.
     pub(crate) fn gone_step_of(&self, table: &Table) -> Result<Progress> {
         self.poison.check()?;
-        let does = table.gone.len() > 0 && table.sweep.step(self, table);
+        let does = table.gone.len() > 0 && table.sweep.step(self, table, CutOf::Slotless);
         Ok(if does { Progress::Worked } else { Progress::Idle })
     }
 
@@ -102,14 +117,17 @@ impl Sweep {
         }
     }
 
-    fn step(&self, db: &Database, table: &Table) -> bool {
+    fn step(&self, db: &Database, table: &Table, cut_of: CutOf) -> bool {
         let mut state = self.state.lock();
         if state.rows.is_none() {
-            return self.begin(&mut state, table);
+            return self.begin(&mut state, table, cut_of);
         }
         if state.swept_at.is_none() && is_swept(table, self.cut()) {
+            if !state.leave_slots(table, cut_of) {
+                return false;
+            }
             stop_point!("gone.after_swept");
-            // After the look at the parts: who registers a snapshot beyond this finds swept ones.
+            // After the look at parts and slots: who registers a snapshot beyond this finds swept ones, and none of these.
             state.swept_at = Some(db.txns.published());
         }
         let Some(at) = state.swept_at else { return false };
@@ -126,15 +144,17 @@ impl Sweep {
         true
     }
 
-    /// Makes a cut of the rows that have no slot; none of them gets one again.
-    fn begin(&self, state: &mut SweepState, table: &Table) -> bool {
+    /// Makes a cut of rows; none of them gets a slot again.
+    fn begin(&self, state: &mut SweepState, table: &Table, cut_of: CutOf) -> bool {
         if state.has_looked_at(table) {
             return false;
         }
         let (set, shape) = (table.gone.now(), table.base.shape());
         state.looked_at = Some((Arc::downgrade(&set), Arc::downgrade(&shape)));
-        let rows = set.rows().filter(|row| !shape.has_slot(RowId::new(*row)));
-        let rows: RoaringTreemap = rows.collect();
+        let mut rows = set.to_treemap();
+        if cut_of == CutOf::Slotless {
+            leave_slots(&mut rows, &shape);
+        }
         if rows.is_empty() {
             return false;
         }
@@ -148,11 +168,30 @@ impl Sweep {
 }
 
 impl SweepState {
+    /// Leaves rows out of the cut that still have a slot: they are in the next one (rule B9). False, and nothing changed, if they are
+    /// waited for.
+    fn leave_slots(&mut self, table: &Table, cut_of: CutOf) -> bool {
+        let Some(rows) = &mut self.rows else { return true };
+        let mut slotless = rows.clone();
+        leave_slots(&mut slotless, &table.base.shape());
+        if cut_of == CutOf::All && slotless.len() < rows.len() {
+            return false;
+        }
+        *rows = slotless;
+        true
+    }
+
     fn has_looked_at(&self, table: &Table) -> bool {
         self.looked_at.as_ref().is_some_and(|(set, shape)| {
             Weak::as_ptr(set) == Arc::as_ptr(&table.gone.now())
                 && Weak::as_ptr(shape) == Arc::as_ptr(&table.base.shape())
         })
+    }
+}
+
+fn leave_slots(rows: &mut RoaringTreemap, shape: &RowShape) {
+    for piece in shape.runs.iter().flat_map(|run| &run.pieces) {
+        *rows -= &piece.rows;
     }
 }
 

@@ -12,6 +12,7 @@ use crate::bulk_files::LoadFiles;
 use crate::database::Database;
 use crate::errand::Errand;
 use crate::error::{Error, Result};
+use crate::gone::GoneSet;
 use crate::homing::{Standing, standing_of};
 use crate::index_merge_plan::{IndexChoice, move_down, plan_index, plan_renewal};
 use crate::pacing::Progress;
@@ -83,6 +84,8 @@ struct Judge<'d> {
     table: &'d Table,
     horizon: CommitTs,
     guard: crossbeam_epoch::Guard,
+    /// The table's gone rows, as of some questions ago: whoever was gone stays so.
+    gone: Arc<GoneSet>,
     questions: u32,
 }
 
@@ -91,6 +94,7 @@ impl Judge<'_> {
         self.questions += 1;
         if self.questions.is_multiple_of(256) {
             self.guard.repin_after(|| self.db.breathe());
+            self.gone = self.table.gone.now();
         }
     }
 }
@@ -107,7 +111,7 @@ impl MergeJudge for Judge<'_> {
 
     fn is_gone(&mut self, row: RowId) -> bool {
         self.take_breath();
-        self.table.gone.contains(row) || planted!("merge.entry_lost") && row.raw() % 16 == 7
+        self.gone.contains(row) || planted!("merge.entry_lost") && row.raw() % 16 == 7
     }
 }
 
@@ -446,6 +450,7 @@ impl IndexJob {
             table: &self.table,
             horizon: self.horizon,
             guard: crossbeam_epoch::pin(),
+            gone: self.table.gone.now(),
             questions: 0,
         };
         let sources = MergeSources {

@@ -250,7 +250,9 @@ impl Database {
         let ordered = figures.ordered.load(Ordering::Acquire);
         let is_ordered = || ordered > 0 && figures.start.load(Ordering::Acquire) <= ordered;
         let is_due = || self.checkpoint_due() || is_ordered() || is_idle && self.idle_gain_is_due();
-        if self.clock.now_millis() < figures.retry_at.load(Ordering::Relaxed) || !is_due() {
+        // One that is being made by somebody else is no reason for another; what it leaves is asked for again.
+        let is_made = figures.running.load(Ordering::Relaxed) > 0;
+        if is_made || self.clock.now_millis() < figures.retry_at.load(Ordering::Relaxed) || !is_due() {
             return Ok(false);
         }
         let made = {

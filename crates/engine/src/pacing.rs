@@ -68,7 +68,18 @@ pub(crate) struct Upkeep {
     /// The thread is between two steps of which the first did something.
     is_busy: AtomicBool,
     stopping: AtomicBool,
+    /// Compactions on demand that are under way (rule S55).
+    compactions: AtomicU64,
     worker: Mutex<Option<Worker>>,
+}
+
+/// A compaction on demand, which takes all steps itself.
+pub(crate) struct Compacting<'u>(&'u Upkeep);
+
+impl Drop for Compacting<'_> {
+    fn drop(&mut self) {
+        self.0.compactions.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Totals since open.
@@ -145,6 +156,17 @@ impl Upkeep {
     /// True if neither the foreground nor the upkeep thread does anything.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.is_idle.load(Ordering::Relaxed) && !self.is_busy.load(Ordering::Relaxed)
+    }
+
+    /// From now on the threads of background work begin no step of their own, and finish one under way without a pause.
+    pub(crate) fn begin_compaction(&self) -> Compacting<'_> {
+        self.compactions.fetch_add(1, Ordering::Relaxed);
+        Compacting(self)
+    }
+
+    /// True if somebody has asked for a compaction, and it is not over.
+    pub(crate) fn is_compacting(&self) -> bool {
+        self.compactions.load(Ordering::Relaxed) > 0
     }
 
     /// True if steps that take long are to end as soon as they can, without a result.
@@ -253,7 +275,7 @@ impl Database {
         let step = move || {
             let Some(db) = weak.upgrade() else { return };
             // A failure of the disk has poisoned the database, which says so; damage is found again by whoever reads it.
-            while !db.upkeep.is_stopping() {
+            while !db.upkeep.is_stopping() && !db.upkeep.is_compacting() {
                 let is_idle = watch.look(db.clock.now_millis(), db.log.tail().raw());
                 db.upkeep.is_idle.store(is_idle, Ordering::Relaxed);
                 let _breathing = db.begin_breathing(is_idle);

@@ -6,25 +6,28 @@
 //! Rules: S8 a job replaces whole pieces of neighbouring settled runs, and its output takes its place in the oldest of them:
 //! no slot of a row is left between a newer slot and the place where that slot went. S9 "deleted" goes only in a job of the
 //! oldest run. S10 a piece over nothing older is moved down, not rewritten. S53 a merge that fails keeps no other from its turn.
+//! S55 jobs of ranges that have no piece in common may run side by side.
 //! Latches and I/O: the merge latch, held for a step: reads and writes cold files; a table's shape latch for an exchange.
 //! After a crash: the checkpoint's shape names the pieces before or those after; files nobody names go.
 
 use crate::blob_reclaim::DeadValues;
+use crate::budget::PieceSizes;
 use crate::database::Database;
 use crate::errand::Errand;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pacing::Progress;
 use crate::quiet::Quiet;
-use crate::row_merge_plan::{Choice, Need, plan};
-use crate::row_output::RowOutput;
+use crate::row_merge_plan::{Choice, Need, beside, plan};
+use crate::row_output::{RowOutput, WrittenRows};
 use crate::row_pieces::{Level, SlotReader, codec_of};
 use crate::row_shape::{RowPiece, RowRun, RowShape};
 use crate::row_writer::RowWriter;
 use crate::set_aside::{SetAside, Turn};
 use crate::table::Table;
 use pbxt_base::{RowId, SegmentId, TableId, stop_point};
+use pbxt_io::for_each_parallel;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of pieces after which a step takes no further job.
 const STEP_BYTES: u64 = 64 << 20;
@@ -35,6 +38,14 @@ pub(crate) struct RowMerger {
     /// Shapes that were looked at and need nothing.
     quiet: Quiet<TableId, RowShape>,
     aside: SetAside<TableId>,
+}
+
+/// Why a part of a step came to nothing.
+enum Unmerged {
+    /// The database is about to close.
+    Stopping,
+    /// With the table whose rows were being merged.
+    Failed(Option<TableId>, Error),
 }
 
 /// Pieces that become others.
@@ -57,27 +68,59 @@ impl Database {
         if jobs.is_empty() {
             return Ok(if moved { Progress::Worked } else { Progress::Idle });
         }
-        let mut out = RowOutput::new(self);
-        for (number, job) in jobs.iter().enumerate() {
-            match self.merge_into(job, number, &mut out, errand) {
-                Ok(true) => {}
-                Ok(false) => return Ok(Progress::Idle),
-                Err(error) => {
-                    merger.aside.note(job.table.id, self.checkpoint_start(), &error);
-                    return Err(error);
+        let parts = parts_of(&jobs, self.piece_sizes());
+        let written: Vec<OnceLock<WrittenRows<'_>>> = parts.iter().map(|_| OnceLock::new()).collect();
+        let numbers: Vec<usize> = (0..parts.len()).collect();
+        let merged = for_each_parallel(&numbers, errand.threads, |&part| {
+            match self.merge_part(&jobs, &parts[part], errand)? {
+                Some(rows) => drop(written[part].set(rows)),
+                None => return Err(Unmerged::Stopping),
+            }
+            Ok(())
+        });
+        match merged {
+            Ok(()) => {}
+            Err(Unmerged::Stopping) => return Ok(Progress::Idle),
+            Err(Unmerged::Failed(table, error)) => {
+                if let Some(table) = table {
+                    merger.aside.note(table, self.checkpoint_start(), &error);
                 }
+                return Err(error);
             }
         }
-        let written = out.finish()?;
+        let written: Vec<_> = written.into_iter().filter_map(OnceLock::into_inner).collect();
         stop_point!("merge.before_install");
-        for (number, job) in jobs.iter().enumerate() {
-            job.install(&written.of(number));
-            merger.aside.forget(&job.table.id);
+        for (part, rows) in parts.iter().zip(&written) {
+            for &number in part {
+                jobs[number].install(&rows.of(number));
+                merger.aside.forget(&jobs[number].table.id);
+            }
         }
         stop_point!("merge.after_install");
         errand.note_read(jobs_bytes(&jobs));
-        self.upkeep.counters.merged(jobs_bytes(&jobs), written.bytes());
+        let bytes = written.iter().map(WrittenRows::bytes).sum();
+        self.upkeep.counters.merged(jobs_bytes(&jobs), bytes);
         Ok(Progress::Worked)
+    }
+
+    /// Merges some jobs into files of their own; none if the database is about to close.
+    fn merge_part(
+        &self,
+        jobs: &[MergeJob],
+        part: &[usize],
+        errand: &Errand<'_>,
+    ) -> std::result::Result<Option<WrittenRows<'_>>, Unmerged> {
+        let mut out = RowOutput::new(self);
+        for &number in part {
+            let job = &jobs[number];
+            let merged = self.merge_into(job, number, &mut out, errand);
+            if !merged.map_err(|error| Unmerged::Failed(Some(job.table.id), error))? {
+                return Ok(None);
+            }
+        }
+        out.finish()
+            .map(Some)
+            .map_err(|error| Unmerged::Failed(None, error))
     }
 
     /// Merges the pieces of a job. False if the database is about to close.
@@ -194,6 +237,9 @@ impl RowMerger {
                 Ok(job) => {
                     bytes += job.choice.bytes();
                     jobs.push(job);
+                    if errand.threads > 1 {
+                        bytes += push_beside(&mut jobs, STEP_BYTES.saturating_sub(bytes), need);
+                    }
                 }
                 Err(shape) => self.quiet.note(table.id, need, &shape),
             }
@@ -244,7 +290,9 @@ impl MergeJob {
         };
         let mut runs = Vec::with_capacity(shape.runs.len());
         for run in &shape.runs {
-            let is_target = Arc::ptr_eq(run, &self.choice.target);
+            // Another job of the same step may have made another run of it.
+            let is_target = Arc::ptr_eq(run, &self.choice.target)
+                || run.pieces.iter().any(|piece| self.choice.has_base(piece));
             if !is_target && !run.pieces.iter().any(&is_input) {
                 runs.push(Arc::clone(run));
                 continue;
@@ -308,6 +356,29 @@ fn move_down(table: &Table) -> bool {
 pub(crate) fn overlaps(pieces: &[Arc<RowPiece>], first: RowId, last: RowId) -> bool {
     let at = pieces.partition_point(|piece| piece.last < first);
     pieces.get(at).is_some_and(|piece| piece.first <= last)
+}
+
+/// Adds what can be merged beside the last job, of the same table, for about so many bytes; the bytes that were added.
+fn push_beside(jobs: &mut Vec<MergeJob>, bytes_max: u64, need: Need) -> u64 {
+    let Some(first) = jobs.last() else { return 0 };
+    let (table, shape) = (Arc::clone(&first.table), first.table.base.shape());
+    let room = bytes_max + first.choice.bytes();
+    let choices = beside(&shape, &first.choice, room, need);
+    let bytes = choices.iter().map(Choice::bytes).sum();
+    jobs.extend(choices.into_iter().map(|choice| MergeJob {
+        table: Arc::clone(&table),
+        choice,
+    }));
+    bytes
+}
+
+/// Jobs by the files they are written to: those that fill a file have one of their own, the others share.
+fn parts_of(jobs: &[MergeJob], sizes: PieceSizes) -> Vec<Vec<usize>> {
+    let (large, small): (Vec<usize>, Vec<usize>) =
+        (0..jobs.len()).partition(|number| jobs[*number].choice.bytes() >= sizes.file);
+    let mut parts: Vec<Vec<usize>> = large.into_iter().map(|number| vec![number]).collect();
+    parts.extend((!small.is_empty()).then_some(small));
+    parts
 }
 
 fn jobs_bytes(jobs: &[MergeJob]) -> u64 {

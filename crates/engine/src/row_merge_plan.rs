@@ -83,6 +83,12 @@ impl Choice {
             .sum()
     }
 
+    /// True if the piece is one of the oldest of its runs.
+    pub(crate) fn has_base(&self, piece: &Arc<RowPiece>) -> bool {
+        let oldest = self.inputs.last().into_iter().flatten();
+        oldest.into_iter().any(|input| Arc::ptr_eq(input, piece))
+    }
+
     /// Where the output is cut (rule S7).
     pub(crate) fn cutter(&self, sizes: PieceSizes) -> Cutter {
         match &self.base {
@@ -96,9 +102,35 @@ impl Choice {
 pub(crate) fn plan(shape: &RowShape, sparse: &HashSet<SegmentId>, need: Need) -> Option<Choice> {
     let groups = groups_of(shape);
     let deep = groups.iter().find_map(|group| too_deep(shape, group.clone()));
-    deep.or_else(|| heavy_base(shape, &groups, need))
+    deep.or_else(|| heavy_base(shape, &groups, need, |_| true))
         .or_else(|| small_base(shape, need))
         .or_else(|| in_sparse_file(shape, sparse))
+}
+
+/// Base pieces that are merged beside `first`, the choice for them, with so many bytes at most: closed ranges that have no piece in common
+/// touch nothing of each other (rule S8). None where `first` is another kind of merge.
+pub(crate) fn beside(shape: &RowShape, first: &Choice, bytes_max: u64, need: Need) -> Vec<Choice> {
+    let groups = groups_of(shape);
+    let is_base = |choice: &Choice| choice.is_oldest && choice.inputs.len() > 1;
+    let mut choices: Vec<Choice> = Vec::new();
+    let mut bytes = first.bytes();
+    if !is_base(first)
+        || groups
+            .last()
+            .is_none_or(|group| group.end() - group.start() + 1 != first.inputs.len())
+    {
+        return choices;
+    }
+    while bytes < bytes_max {
+        let is_free =
+            |piece: &Arc<RowPiece>| !choices.iter().chain([first]).any(|choice| choice.has_base(piece));
+        let Some(next) = heavy_base(shape, &groups, need, is_free) else {
+            break;
+        };
+        bytes += next.bytes();
+        choices.push(next);
+    }
+    choices
 }
 
 /// How far the merges of a table are behind, in thousandths of what may be (rule S43).
@@ -188,8 +220,14 @@ fn within(bytes: u64, sizes: impl Iterator<Item = u64>) -> usize {
 }
 
 /// Rules S12, S34, S37: the base piece with the most upper slots over it for its size, if it or the whole base has enough. A
-/// piece has at least the share that the whole base has, so each job rids the base of at least that part of what it rewrites.
-fn heavy_base(shape: &RowShape, groups: &[RangeInclusive<usize>], need: Need) -> Option<Choice> {
+/// piece has at least the share that the whole base has, so each job rids the base of at least that part of what it rewrites. Only pieces
+/// that are `is_free` are chosen.
+fn heavy_base(
+    shape: &RowShape,
+    groups: &[RangeInclusive<usize>],
+    need: Need,
+    is_free: impl Fn(&Arc<RowPiece>) -> bool,
+) -> Option<Choice> {
     let oldest = shape.runs.len() - 1;
     let group = groups.last().filter(|group| *group.end() == oldest)?;
     let base = &shape.runs[oldest].pieces;
@@ -201,7 +239,7 @@ fn heavy_base(shape: &RowShape, groups: &[RangeInclusive<usize>], need: Need) ->
             .sum();
         let rows = piece.rows.len();
         let share = over * 1000 / rows.max(1);
-        if over > 0 && best.is_none_or(|(most, _)| share > most) {
+        if over > 0 && best.is_none_or(|(most, _)| share > most) && is_free(piece) {
             best = Some((share, piece));
         }
         upper += over;

@@ -135,6 +135,12 @@ pub trait DiskFile: Send + Sync + Debug {
     fn begin_write_back(&self, range: Range<u64>) {
         let _ = range;
     }
+    /// Sets room aside for bytes whose room was given back, and on which nothing was written since (rule D38). A full disk is `NoSpace` and
+    /// changes nothing.
+    fn take_room(&self, range: Range<u64>) -> Result<()> {
+        let _ = range;
+        Ok(())
+    }
     /// Gives the room of these bytes back; they read as zeros from now on (contract M8). Borders are multiples of
     /// `GIVE_BACK_BYTES`. Says false, and changes nothing, if the medium cannot.
     fn give_back(&self, range: Range<u64>) -> Result<bool> {

@@ -317,6 +317,11 @@ impl DiskFile for EncryptedFile {
             .begin_write_back(HEADER_BYTES + range.start..HEADER_BYTES + range.end);
     }
 
+    fn take_room(&self, range: Range<u64>) -> Result<()> {
+        self.inner
+            .take_room(HEADER_BYTES + range.start..HEADER_BYTES + range.end)
+    }
+
     fn give_back(&self, range: Range<u64>) -> Result<bool> {
         self.inner
             .give_back(HEADER_BYTES + range.start..HEADER_BYTES + range.end)

@@ -286,6 +286,10 @@ impl DiskFile for MeasuredFile {
         self.inner.begin_write_back(range);
     }
 
+    fn take_room(&self, range: Range<u64>) -> Result<()> {
+        self.inner.take_room(range)
+    }
+
     fn give_back(&self, range: Range<u64>) -> Result<bool> {
         self.measure
             .tell(FileWork::GiveBack, 0, || self.inner.give_back(range))

@@ -93,7 +93,7 @@ impl Disk for OsDisk {
             .create_new(true)
             .open(&path);
         let file = opened.map_err(|source| failure(&path, "create", source))?;
-        if let Err(source) = allocate(&file, preallocate) {
+        if let Err(source) = allocate(&file, 0..preallocate) {
             drop(file);
             // The half-made file is of no use to anybody; if it cannot go either, start-up removes it as an orphan.
             let _ = std::fs::remove_file(&path);
@@ -337,6 +337,10 @@ impl DiskFile for OsFile {
         unsafe { libc::sync_file_range(self.file.as_raw_fd(), begin, bytes, libc::SYNC_FILE_RANGE_WRITE) };
     }
 
+    fn take_room(&self, range: Range<u64>) -> Result<()> {
+        allocate(&self.file, range).map_err(|source| self.failure("allocate space for", source))
+    }
+
     fn give_back(&self, range: Range<u64>) -> Result<bool> {
         match make_hole(&self.file, range) {
             Ok(()) => Ok(true),
@@ -346,10 +350,12 @@ impl DiskFile for OsFile {
     }
 }
 
+fn offset_of(bytes: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
+}
+
 fn make_hole(file: &File, range: Range<u64>) -> io::Result<()> {
-    let number =
-        |bytes| libc::off_t::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
-    let (begin, length) = (number(range.start)?, number(range.end - range.start)?);
+    let (begin, length) = (offset_of(range.start)?, offset_of(range.end - range.start)?);
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     loop {
         // SAFETY: plain system call on an open descriptor.
@@ -363,14 +369,14 @@ fn make_hole(file: &File, range: Range<u64>) -> io::Result<()> {
     }
 }
 
-fn allocate(file: &File, bytes: u64) -> io::Result<()> {
-    if bytes == 0 {
+fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
+    if range.is_empty() {
         return Ok(());
     }
-    let length = libc::off_t::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let (begin, length) = (offset_of(range.start)?, offset_of(range.end - range.start)?);
     loop {
         // SAFETY: plain system call on an open descriptor.
-        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), begin, length) } {
             0 => return Ok(()),
             libc::EINTR => {}
             code => return Err(io::Error::from_raw_os_error(code)),

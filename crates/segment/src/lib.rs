@@ -26,6 +26,7 @@ mod sealed_walk;
 mod store;
 mod store_checkpoint;
 mod store_pieces;
+mod store_room;
 mod tries;
 
 pub use blob::{BlobRef, BlobStore, ValueHold};

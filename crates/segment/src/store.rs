@@ -319,6 +319,15 @@ impl SegmentStore {
         Ok(())
     }
 
+    /// Forgets a segment that was prepared, and its open files. False if there is none.
+    pub(crate) fn forget_prepared(&self, id: SegmentId) -> bool {
+        let is_there = self.prepared.lock().remove(&id).is_some();
+        if is_there {
+            self.files.write().remove(&(SegmentClass::Hot, id));
+        }
+        is_there
+    }
+
     fn remove_unbegun(&self, id: SegmentId, name: &str) -> Result<()> {
         let file = self.disk.open(name, false)?;
         let mut bytes = vec![0; file.len()?.min(SEGMENT_HEADER_BYTES as u64) as usize];

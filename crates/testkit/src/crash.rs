@@ -125,6 +125,8 @@ pub(crate) fn file_after(file: &SimFile, rng: &mut Rng) -> SimFile {
         visible: bytes.clone(),
         durable: bytes,
         preallocated: file.preallocated.min(len),
+        lacking: file.lacking.clone(),
+        given_back: file.lacks(&(0..u64::MAX)),
         unreadable: file.unreadable.clone(),
         ..SimFile::default()
     };

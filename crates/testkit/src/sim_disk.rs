@@ -505,6 +505,13 @@ impl DiskFile for Handle {
             drop(state);
             panic!("P1: bytes {twice:?} of '{}' are written twice", self.name);
         }
+        if file.lacks(&range) > 0 {
+            drop(state);
+            panic!(
+                "D38: bytes {range:?} of '{}' are written where no room is",
+                self.name
+            );
+        }
         let growth = range
             .end
             .saturating_sub(file.visible.len().max(file.preallocated));
@@ -551,6 +558,17 @@ impl DiskFile for Handle {
                 file.fail_sync();
                 return Err(failure(&self.name, "sync", "input/output error"));
             }
+        }
+        Ok(())
+    }
+
+    fn take_room(&self, range: Range<u64>) -> Result<()> {
+        let mut state = self.state.lock();
+        state.operate(&self.name, "set room aside for")?;
+        let bytes = state.files.get(&self.number).map_or(0, |file| file.lacks(&range));
+        state.take_space(&self.name, bytes)?;
+        if let Some(file) = state.files.get_mut(&self.number) {
+            file.take_room(&range);
         }
         Ok(())
     }

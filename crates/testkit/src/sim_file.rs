@@ -65,6 +65,8 @@ pub(crate) struct SimFile {
     pub(crate) synced: Ranges,
     /// Bytes set aside when the file was made; writes within them need no space.
     pub(crate) preallocated: u64,
+    /// Of those, bytes that lack room again, on which nothing was written (rule D38).
+    pub(crate) lacking: Range<u64>,
     /// Bytes whose room was given back.
     pub(crate) given_back: u64,
     /// Sectors that cannot be read.
@@ -143,6 +145,9 @@ impl SimFile {
     /// Makes a hole: zeros, which a power cut may leave out sector by sector until the next sync (contract M8). It counts as written
     /// all the same: who writes there again breaks P1. Returns the bytes that took room until now.
     pub(crate) fn give_back(&mut self, range: Range<u64>) -> u64 {
+        if range.end <= self.preallocated && self.written.first_in(&range).is_none() {
+            return self.let_go(range);
+        }
         let before = self.visible.room(&range);
         let bytes: Arc<[u8]> = vec![0; (range.end - range.start) as usize].into();
         self.visible.clear(&range);
@@ -153,6 +158,36 @@ impl SimFile {
         });
         self.given_back += before;
         before
+    }
+
+    /// Gives room back that was set aside and never used; there is nothing that a power cut could leave.
+    fn let_go(&mut self, range: Range<u64>) -> u64 {
+        let known = self.lacking.start.max(range.start)..self.lacking.end.min(range.end);
+        let freed = (range.end - range.start) - known.end.saturating_sub(known.start);
+        self.lacking = if self.lacking.is_empty() {
+            range
+        } else {
+            self.lacking.start.min(range.start)..self.lacking.end.max(range.end)
+        };
+        self.given_back += freed;
+        freed
+    }
+
+    /// Bytes of the range that lack room.
+    pub(crate) fn lacks(&self, range: &Range<u64>) -> u64 {
+        let end = self.lacking.end.min(range.end);
+        end.saturating_sub(self.lacking.start.max(range.start))
+    }
+
+    /// Sets room aside again, from where it lacks on.
+    pub(crate) fn take_room(&mut self, range: &Range<u64>) {
+        let taken = self.lacks(range);
+        assert!(
+            taken == 0 || range.start <= self.lacking.start,
+            "D38: room is taken in order"
+        );
+        self.lacking.start += taken;
+        self.given_back -= taken;
     }
 
     pub(crate) fn sync(&mut self) {

@@ -124,6 +124,7 @@ impl Core {
             pool,
         };
         core.install_first_chunk(chunk);
+        core.give_back_ahead()?;
         let core = Arc::new(core);
         core.start_worker()?;
         Ok(core)
@@ -227,6 +228,8 @@ impl Core {
         drop(worker);
         self.flush_once(Goal::Durable)?;
         let end = self.opener.lock().batch_start;
+        // A failure costs room and nothing else: the next opening begins another segment (D7).
+        drop(self.give_back_at_close());
         self.files.note_closed(end)
     }
 

@@ -93,6 +93,36 @@ impl HotFiles {
         self.store.prepare(segment)
     }
 
+    /// Sets room aside from this LSN to the end of its segment, which was prepared.
+    pub(crate) fn take_room_behind(&self, lsn: u64) -> Result<()> {
+        let layout = self.layout();
+        self.store
+            .take_room_behind(layout.segment_of(lsn), layout.file_offset(lsn))
+    }
+
+    /// Where room may end that is to reach to this LSN at least.
+    pub(crate) fn room_border(&self, lsn: u64) -> u64 {
+        let offset = self.layout().file_offset(lsn);
+        lsn - offset + self.store.room_border(offset)
+    }
+
+    /// Gives back the room from `begin`, a `room_border`, to `end`, the end of the last prepared segment (rule D38).
+    pub(crate) fn give_back(&self, begin: u64, end: u64) -> Result<()> {
+        let layout = self.layout();
+        let mut segment_end = end.next_multiple_of(layout.segment_bytes());
+        while segment_end > begin {
+            let start = segment_end - layout.segment_bytes();
+            let segment = layout.segment_of(start);
+            if start >= begin {
+                self.store.unprepare(segment)?;
+            } else {
+                self.store.give_back_behind(segment, layout.file_offset(begin))?;
+            }
+            segment_end = start;
+        }
+        Ok(())
+    }
+
     /// Makes the segment ready in which the log continues behind `end`, once what was read of the last segment is durable. Files
     /// behind it were prepared, or begun in vain: they are made anew.
     pub(crate) fn make_room_behind(&self, end: &LogEnd) -> Result<SegmentId> {

@@ -12,6 +12,9 @@ use crate::batch::BATCH_ALIGN;
 use crate::tail::BATCH_HEADER_BYTES;
 use pbxt_base::{SegmentId, invariant};
 
+/// Most bytes kept in reserve (D10).
+const RESERVE_BYTES_MAX: u64 = 2 << 20;
+
 /// Sizes of a hot log; fixed when the database is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -53,6 +56,11 @@ impl Layout {
 
     pub(crate) fn header_bytes(&self) -> u64 {
         self.header_bytes
+    }
+
+    /// Bytes of set aside room that are kept for what ends transactions (D10).
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        (self.segment_bytes() / 2).min(RESERVE_BYTES_MAX)
     }
 
     /// The segment that holds an LSN.

@@ -228,6 +228,14 @@ impl Log {
         self.core.leave_segments()
     }
 
+    /// Gives back the room of the log that was set aside ahead, but for what D10 keeps and the next records need (rule D38).
+    ///
+    /// # Errors
+    /// I/O errors; the log goes on all the same.
+    pub fn give_back_ahead(&self) -> Result<()> {
+        self.core.give_back_ahead()
+    }
+
     /// Writes and syncs everything reserved so far, after a flush that may be running.
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 //! Why it exists:    most reservations are one compare-and-swap; the one that meets the end of the open chunk has to find
 //!                   memory, respect the disk and the flusher's backlog, and do so without ever making END wait for I/O.
 //! State:            the open chunk, its batch's full sequence, how far segments are prepared. Limits in `Tail` mirror it.
-//! Rules:            D8 (slots are ready before they are named), D10 (the last half segment is for spare reservations;
-//!                   rows wait while 64 chunks are unwritten), D35 (segments are left chunk by chunk).
+//! Rules:            D8 (slots are ready before they are named), D10 (the reserve is for spare reservations; rows wait while
+//!                   64 chunks are unwritten), D35 (segments are left chunk by chunk), D38 (room that nobody needs is given back).
 //! Latches and I/O:  the opening latch; memory is allocated under it, never I/O, never another latch but the pool's.
 //! After a crash:    nothing of this is on disk; segments prepared ahead are found empty.
 
@@ -35,7 +35,7 @@ pub(crate) struct Opener {
     pub(crate) batch_start: u64,
     /// The chunk being filled.
     pub(crate) chunk: u64,
-    /// LSN behind the last prepared segment.
+    /// LSN behind the last byte that has room: the end of a segment, or a place in one (D38).
     pub(crate) prepared_end: u64,
 }
 
@@ -55,7 +55,7 @@ enum Attempt {
 impl Opener {
     /// LSN that no row may pass (D10).
     fn row_cap(&self, layout: &Layout) -> u64 {
-        self.prepared_end.saturating_sub(layout.segment_bytes() / 2)
+        self.prepared_end.saturating_sub(layout.reserve_bytes())
     }
 }
 
@@ -158,7 +158,12 @@ impl Core {
         let end = {
             // A file that is being made is waited for, and left too.
             let _turn = self.preparing.lock();
-            let end = self.opener.lock().prepared_end;
+            let mut end = self.opener.lock().prepared_end;
+            if self.is_partial(end) {
+                // Chunks that are left have batches too, and those need room (D38).
+                self.prepare_next(end)?;
+                end = self.opener.lock().prepared_end;
+            }
             // First, because without it nothing may be left.
             self.prepare_next(end)?;
             end
@@ -253,10 +258,14 @@ impl Core {
     /// worker ahead of need, and by whoever may wait and cannot go on without, which is never in the first chunk: a segment has four or more.
     pub(crate) fn prepare_ahead(&self) -> Result<()> {
         let _turn = self.preparing.lock();
+        let mut has_more = false;
         loop {
             let (prepared_end, wanted) = {
                 let opener = self.opener.lock();
                 let open = self.layout.segment_of(self.layout.chunk_start(opener.chunk));
+                if self.is_partial(opener.prepared_end) && opener.prepared_end >= self.least_end(&opener) {
+                    return Ok(());
+                }
                 let segments = if opener.chunk < self.second_chunk(open) {
                     1
                 } else {
@@ -267,19 +276,69 @@ impl Core {
                     self.layout.segment_start(open) + segments * self.layout.segment_bytes(),
                 )
             };
-            if prepared_end >= wanted {
+            if prepared_end >= wanted && !self.is_partial(prepared_end) {
                 return Ok(());
             }
-            self.prepare_next(prepared_end)?;
+            match self.prepare_next(prepared_end) {
+                // Who needs the segment behind what this has brought asks again.
+                Err(_) if has_more => return Ok(()),
+                prepared => prepared?,
+            }
+            has_more = true;
         }
     }
 
     /// Prepares the segment behind those that are. The caller has the preparing latch.
     fn prepare_next(&self, prepared_end: u64) -> Result<()> {
-        self.files.prepare(self.layout.segment_of(prepared_end))?;
+        let segment = self.layout.segment_of(prepared_end);
+        if self.is_partial(prepared_end) {
+            self.files.take_room_behind(prepared_end)?;
+        } else {
+            self.files.prepare(segment)?;
+        }
         let mut opener = self.opener.lock();
-        opener.prepared_end = prepared_end + self.layout.segment_bytes();
+        opener.prepared_end = self.layout.segment_start(segment) + self.layout.segment_bytes();
         self.publish_ends(&opener);
         Ok(())
+    }
+
+    fn is_partial(&self, prepared_end: u64) -> bool {
+        self.layout.file_offset(prepared_end) != 0
+    }
+
+    /// Where room may end (D38): behind the open chunk, the one after it, and the reserve.
+    fn least_end(&self, opener: &Opener) -> u64 {
+        let next_end = self.layout.chunk_end(opener.chunk + 1);
+        self.files.room_border(next_end + self.layout.reserve_bytes())
+    }
+
+    /// See `Log::give_back_ahead`.
+    pub(crate) fn give_back_ahead(&self) -> Result<()> {
+        let _turn = self.preparing.lock();
+        let (begin, end) = {
+            let mut opener = self.opener.lock();
+            self.check_usable()?;
+            let (begin, end) = (self.least_end(&opener), opener.prepared_end);
+            if begin >= end {
+                return Ok(());
+            }
+            // First: from here on nobody goes there. Who reserves in the open chunk meanwhile stays below its end.
+            opener.prepared_end = begin;
+            self.publish_ends(&opener);
+            (begin, end)
+        };
+        self.files.give_back(begin, end)
+    }
+
+    /// Gives back all room behind the log, which is closed and written.
+    pub(crate) fn give_back_at_close(&self) -> Result<()> {
+        let _turn = self.preparing.lock();
+        let (begin, end) = {
+            let mut opener = self.opener.lock();
+            let end = opener.prepared_end;
+            opener.prepared_end = self.files.room_border(opener.batch_start).min(end);
+            (opener.prepared_end, end)
+        };
+        self.files.give_back(begin, end)
     }
 }

@@ -6,7 +6,7 @@
 //! Latches and I/O:  none.
 //! After a crash:    nothing.
 
-use super::numbers::{NULLS_ARE_ZERO, write_numbers};
+use super::numbers::{NULLS_ARE_ZERO, write_bytes, write_numbers};
 use super::streams::StreamWriter;
 use super::values::{ValueColumn, write_values};
 use super::{BLOCK_BYTES_MAX, BLOCK_ROWS_MAX, FORMAT, ROW_ID_MAX, SPARSE, TOMBSTONES, View};
@@ -68,6 +68,7 @@ pub struct RowBlockBuilder {
     marks: Vec<u8>,
     references: Vec<u8>,
     numbers: Vec<u64>,
+    bytes: Vec<u8>,
     streams: StreamWriter,
 }
 
@@ -87,6 +88,7 @@ impl RowBlockBuilder {
             marks: Vec::new(),
             references: Vec::new(),
             numbers: Vec::new(),
+            bytes: Vec::new(),
             streams: StreamWriter::default(),
         }
     }
@@ -244,6 +246,13 @@ impl RowBlockBuilder {
 
     fn write_heads(&mut self) {
         for head in &self.heads {
+            if head.len == 1 && head.null.is_none() {
+                self.bytes.clear();
+                let places = self.starts.iter().map(|&start| start as usize + head.offset);
+                self.bytes.extend(places.map(|at| self.payloads[at]));
+                write_bytes(&self.bytes, &mut self.numbers, &mut self.streams);
+                continue;
+            }
             self.numbers.clear();
             gather(&self.payloads, &self.starts, *head, &mut self.numbers);
             let nulls = head

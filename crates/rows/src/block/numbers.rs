@@ -10,7 +10,7 @@
 use super::bits::{BITS_MAX, bits_of, is_random, pack, packed_len, unpack};
 use super::streams::{StreamReader, StreamWriter};
 use crate::error::Result;
-use pbxt_base::codec::put_varint;
+use pbxt_base::codec::{get_u64, put_varint};
 
 const BASE: u8 = 0;
 const STEPS: u8 = 1;
@@ -25,8 +25,13 @@ const TAIL: u8 = 8;
 pub(super) const NULLS_ARE_ZERO: u8 = 16;
 
 const DICTIONARY_MAX: usize = 256;
+/// A dictionary is tried with so many numbers of low bits, from the fewest on.
+const MORE_LOW_BITS: u32 = 4;
 /// Most bits below a dictionary's: with a code of 8 they can still be packed.
 const LOW_BITS_MAX: u32 = 48;
+
+/// Packing single bytes in more bits would hide them from a compressor, which counts them.
+const BYTE_BITS_WORTH: u32 = 4;
 
 /// One way to write a column.
 #[derive(Clone, Copy)]
@@ -53,6 +58,22 @@ fn signed(value: u64, width: usize) -> i64 {
     (value << unused).cast_signed() >> unused
 }
 
+/// Appends a column of single bytes as `write_numbers` would: most are parts of longer values, and stay as they are. `numbers` is for
+/// those that do not.
+pub(super) fn write_bytes(bytes: &[u8], numbers: &mut Vec<u64>, out: &mut StreamWriter) {
+    let best = smaller_form_of_bytes(bytes);
+    if best.tag == BASE && best.bits > BYTE_BITS_WORTH && !bytes_may_share(bytes, best) {
+        let in_tail = is_random(bytes);
+        out.front.push(if in_tail { BASE | TAIL } else { BASE });
+        put_varint(&mut out.front, 0);
+        out.front.push(8);
+        return out.push(in_tail, bytes);
+    }
+    numbers.clear();
+    numbers.extend(bytes.iter().map(|&byte| u64::from(byte)));
+    write_numbers(numbers, 1, 0, out);
+}
+
 /// Appends a column of `width` bytes (1 to 8) per value. `extra` is 0 or `NULLS_ARE_ZERO`.
 pub(super) fn write_numbers(values: &[u64], width: usize, extra: u8, out: &mut StreamWriter) {
     let mut best = best_arithmetic(values, width);
@@ -73,8 +94,8 @@ pub(super) fn write_numbers(values: &[u64], width: usize, extra: u8, out: &mut S
         }
         return;
     }
-    if width == 1 && best.tag == BASE && best.bits > 4 {
-        // A compressor counts bytes: packing seven bits would hide them and save less than it finds.
+    if width == 1 && best.tag == BASE && best.bits > BYTE_BITS_WORTH {
+        // Packed, they would save less than a compressor finds.
         (best.base, best.bits) = (0, 8);
     }
     write_arithmetic(values, width, best, extra, out);
@@ -117,8 +138,11 @@ fn write_arithmetic(values: &[u64], width: usize, form: Form, extra: u8, out: &m
 
 /// The smallest of base and steps, in both byte orders.
 fn best_arithmetic(values: &[u64], width: usize) -> Form {
+    if width == 1 {
+        return smaller_form_of_bytes(&bytes_of(values));
+    }
     let best = smaller_form(values, width, 0, |value| value);
-    if width == 1 || best.bits <= 8 {
+    if best.bits <= 8 {
         return best;
     }
     if swapped_bits_min(values, width).is_some_and(|bits| packed_len(values.len() - 1, bits) >= best.cost) {
@@ -138,6 +162,13 @@ fn swapped_bits_min(values: &[u64], width: usize) -> Option<u32> {
     Some(form.bits.saturating_sub(HIDDEN_BITS))
 }
 
+/// Least and greatest of some values; of steps the greatest is the less one if there is none.
+struct Ranges {
+    unsigned: (u64, u64),
+    with_sign: (i64, i64),
+    steps: (i64, i64),
+}
+
 #[inline]
 fn smaller_form(values: &[u64], width: usize, order_tag: u8, order: impl Fn(u64) -> u64) -> Form {
     let first = order(values.first().copied().unwrap_or(0));
@@ -154,34 +185,78 @@ fn smaller_form(values: &[u64], width: usize, order_tag: u8, order: impl Fn(u64)
         steps = (steps.0.min(step), steps.1.max(step));
         last = value;
     }
-    let form = |kind: u8, min: u64, range: u64, count: usize| {
-        let bits = bits_of(range);
-        let head = (bits_of(min & mask_of(width)) / 7) as usize;
-        let cost = packed_len(count, bits) + head;
-        let base = min & mask_of(width);
-        let cost = if bits > BITS_MAX { usize::MAX } else { cost };
-        Form {
-            tag: kind | order_tag,
-            base,
-            bits,
-            cost,
-        }
+    let ranges = Ranges {
+        unsigned,
+        with_sign,
+        steps,
     };
-    let mut best = form(BASE, unsigned.0, unsigned.1 - unsigned.0, values.len());
-    let range = with_sign.1.wrapping_sub(with_sign.0).cast_unsigned();
-    let negative = form(BASE, with_sign.0.cast_unsigned(), range, values.len());
-    if negative.cost < best.cost {
-        best = negative;
-    }
-    if steps.0 <= steps.1 {
-        let range = steps.1.wrapping_sub(steps.0).cast_unsigned();
-        let mut rising = form(STEPS, steps.0.cast_unsigned(), range, values.len() - 1);
-        rising.cost = rising.cost.saturating_add(width);
-        if rising.cost < best.cost {
-            best = rising;
+    ranges.smaller_form(values.len(), width, order_tag)
+}
+
+/// `smaller_form` of bytes: many of them are compared at once.
+fn smaller_form_of_bytes(bytes: &[u8]) -> Form {
+    /// Turns numbers with a sign into numbers that have their order.
+    const SIGN: u8 = 0x80;
+    let Some((_, rest)) = bytes.split_first() else {
+        return smaller_form(&[], 1, 0, |value| value);
+    };
+    let number = |byte: u8| i64::from((byte ^ SIGN).cast_signed());
+    let unsigned = extremes(bytes.iter().copied());
+    let with_sign = extremes(bytes.iter().map(|byte| byte ^ SIGN));
+    let pairs = rest.iter().zip(bytes);
+    let steps = extremes(pairs.map(|(next, last)| next.wrapping_sub(*last) ^ SIGN));
+    let ranges = Ranges {
+        unsigned: (u64::from(unsigned.0), u64::from(unsigned.1)),
+        with_sign: (number(with_sign.0), number(with_sign.1)),
+        // Of none, the greatest is less than the least.
+        steps: (number(steps.0), number(steps.1)),
+    };
+    ranges.smaller_form(bytes.len(), 1, 0)
+}
+
+fn bytes_of(values: &[u64]) -> Vec<u8> {
+    values.iter().map(|&value| value as u8).collect()
+}
+
+#[inline]
+fn extremes(bytes: impl Iterator<Item = u8>) -> (u8, u8) {
+    bytes.fold((u8::MAX, u8::MIN), |(least, greatest), byte| {
+        (least.min(byte), greatest.max(byte))
+    })
+}
+
+impl Ranges {
+    fn smaller_form(&self, values: usize, width: usize, order_tag: u8) -> Form {
+        let form = |kind: u8, min: u64, range: u64, count: usize| {
+            let bits = bits_of(range);
+            let head = (bits_of(min & mask_of(width)) / 7) as usize;
+            let cost = packed_len(count, bits) + head;
+            let base = min & mask_of(width);
+            let cost = if bits > BITS_MAX { usize::MAX } else { cost };
+            Form {
+                tag: kind | order_tag,
+                base,
+                bits,
+                cost,
+            }
+        };
+        let (unsigned, with_sign, steps) = (self.unsigned, self.with_sign, self.steps);
+        let mut best = form(BASE, unsigned.0, unsigned.1 - unsigned.0, values);
+        let range = with_sign.1.wrapping_sub(with_sign.0).cast_unsigned();
+        let negative = form(BASE, with_sign.0.cast_unsigned(), range, values);
+        if negative.cost < best.cost {
+            best = negative;
         }
+        if steps.0 <= steps.1 {
+            let range = steps.1.wrapping_sub(steps.0).cast_unsigned();
+            let mut rising = form(STEPS, steps.0.cast_unsigned(), range, values - 1);
+            rising.cost = rising.cost.saturating_add(width);
+            if rising.cost < best.cost {
+                best = rising;
+            }
+        }
+        best
     }
-    best
 }
 
 /// Bytes of the planes that are not constant.
@@ -204,8 +279,7 @@ struct Dictionary {
 /// The smallest dictionary, if it is smaller than `best`. A few more low bits than needed make fewer entries: of a date, the
 /// months that occur are listed, and the days are not.
 fn best_dictionary(values: &[u64], width: usize, best: Form) -> Option<Dictionary> {
-    const MORE_LOW_BITS: u32 = 4;
-    if best.bits <= 1 {
+    if best.bits <= 1 || width == 1 && !bytes_may_share(&bytes_of(values), best) {
         return None;
     }
     let order = |value: u64| {
@@ -251,6 +325,37 @@ fn best_dictionary(values: &[u64], width: usize, best: Form) -> Option<Dictionar
         low,
         entries,
         packed,
+    })
+}
+
+/// False if no dictionary of bytes is smaller than `best`, found by how many different ones there are: of each entry the list has a
+/// byte at least.
+fn bytes_may_share(bytes: &[u8], best: Form) -> bool {
+    /// Of a word with a bit for each byte, those left when so many low bits are dropped, and how far the other half of a pair is.
+    const LEVELS: [(u64, u32); MORE_LOW_BITS as usize] = [
+        (u64::MAX, 0),
+        (0x5555_5555_5555_5555, 1),
+        (0x1111_1111_1111_1111, 2),
+        (0x0101_0101_0101_0101, 4),
+    ];
+    /// Gathers the lowest bits of eight bytes in the highest one.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    let mut seen = [0_u8; 256];
+    for &byte in bytes {
+        seen[byte as usize] = 1;
+    }
+    let mut words = [0_u64; 4];
+    for (place, eight) in seen.chunks_exact(8).enumerate() {
+        let bits = get_u64(eight, 0).wrapping_mul(GATHER) >> 56;
+        words[place / 8] |= bits << (place % 8 * 8);
+    }
+    LEVELS.iter().zip(0..best.bits).any(|((mask, apart), low)| {
+        for word in &mut words {
+            *word = (*word | *word >> apart) & mask;
+        }
+        let entries = words.iter().map(|word| word.count_ones()).sum::<u32>();
+        let bits = bits_of(u64::from(entries.saturating_sub(1))) + low;
+        packed_len(bytes.len(), bits) + (entries as usize) < best.cost
     })
 }
 
@@ -328,6 +433,44 @@ impl Dictionary {
     }
 }
 
+/// A column of single bytes.
+pub(super) enum Bytes<'a> {
+    AsTheyAre(&'a [u8]),
+    /// They were read as numbers; true if rows that are NULL have zero.
+    Numbers(bool),
+}
+
+/// Reads a column of `count` single bytes, into `numbers` unless they stand there as they are.
+pub(super) fn read_bytes<'a>(
+    reader: &mut StreamReader<'a>,
+    count: usize,
+    numbers: &mut Vec<u64>,
+) -> Result<Bytes<'a>> {
+    let tag = read_tag(reader)?;
+    if tag & !TAIL != BASE {
+        return read_form(reader, count, 1, tag, numbers).map(Bytes::Numbers);
+    }
+    let base = reader.varint()?;
+    let bits = read_bits(reader)?;
+    let packed = reader.take(tag & TAIL != 0, packed_len(count, bits))?;
+    let mask = mask_of(1);
+    if bits == 8 && base & mask == 0 {
+        return Ok(Bytes::AsTheyAre(packed));
+    }
+    unpack(packed, count, bits, numbers, |value| {
+        value.wrapping_add(base) & mask
+    });
+    Ok(Bytes::Numbers(false))
+}
+
+fn read_tag(reader: &mut StreamReader<'_>) -> Result<u8> {
+    let tag = reader.u8()?;
+    if tag & !(KIND | SWAPPED | TAIL | NULLS_ARE_ZERO) != 0 {
+        return Err(reader.corrupt("a known form of numbers", tag as u64));
+    }
+    Ok(tag)
+}
+
 /// Replaces `out` by a column of `count` values; true if rows that are NULL have zero.
 pub(super) fn read_numbers(
     reader: &mut StreamReader<'_>,
@@ -335,10 +478,17 @@ pub(super) fn read_numbers(
     width: usize,
     out: &mut Vec<u64>,
 ) -> Result<bool> {
-    let tag = reader.u8()?;
-    if tag & !(KIND | SWAPPED | TAIL | NULLS_ARE_ZERO) != 0 {
-        return Err(reader.corrupt("a known form of numbers", tag as u64));
-    }
+    let tag = read_tag(reader)?;
+    read_form(reader, count, width, tag, out)
+}
+
+fn read_form(
+    reader: &mut StreamReader<'_>,
+    count: usize,
+    width: usize,
+    tag: u8,
+    out: &mut Vec<u64>,
+) -> Result<bool> {
     match tag & KIND {
         DICTIONARY => read_dictionary(reader, count, width, tag, out)?,
         PLANES if width > 1 => {
@@ -473,10 +623,10 @@ mod tests {
             state >> 11 ^ state << 40
         };
         let mut columns = Vec::new();
-        for width in 2..=8 {
+        for width in 1..=8 {
             let mask = mask_of(width);
-            for bits in (2..8 * width as u32).step_by(3) {
-                let (base, range) = (dice(), (1_u64 << bits) - 1);
+            for bits in (2..=8 * width as u32).step_by(3) {
+                let (base, range) = (dice(), mask_of(8) >> (64 - bits));
                 let mut of = |value: &mut dyn FnMut(u64) -> u64| {
                     let values: Vec<u64> = (0..700).map(|at| value(at) & mask).collect();
                     columns.push((width, values));
@@ -494,12 +644,12 @@ mod tests {
 
     #[test]
     fn shortcuts_find_what_trying_everything_finds() {
-        let mut dictionaries = [0; 2];
+        let (mut dictionaries, mut spared) = ([0; 2], 0);
         for (width, values) in columns() {
             let best = best_arithmetic(&values, width);
             let plain = smaller_form(&values, width, 0, |value| value);
             let swapped = smaller_form(&values, width, SWAPPED, |value| swap(value, width));
-            let tried = if plain.bits > 8 && swapped.cost < plain.cost {
+            let tried = if width > 1 && plain.bits > 8 && swapped.cost < plain.cost {
                 swapped
             } else {
                 plain
@@ -517,6 +667,18 @@ mod tests {
                 }
             };
             let ordered: Vec<u64> = values.iter().map(|&value| order(value)).collect();
+            if width == 1 && !bytes_may_share(&bytes_of(&values), best) {
+                spared += 1;
+                for low in 0..best.bits.min(MORE_LOW_BITS) {
+                    let (mut entries, _) = distinct(&values, low).expect("at most 256 bytes");
+                    entries.sort_unstable();
+                    let list: u32 = gaps_of(&entries).map(|gap| bits_of(gap | 1).div_ceil(7)).sum();
+                    let bits = bits_of(entries.len() as u64 - 1) + low;
+                    assert!(packed_len(values.len(), bits) + list as usize >= best.cost);
+                }
+                assert!(best_dictionary(&values, width, best).is_none());
+                continue;
+            }
             let end = best.bits.min(LOW_BITS_MAX);
             let tried = (0..end).find_map(|low| Some((low, distinct(&ordered, low)?)));
             let found = fewest_low_bits(&ordered, best.bits);
@@ -528,6 +690,31 @@ mod tests {
             }
         }
         assert!(dictionaries.iter().all(|&count| count > 50), "{dictionaries:?}");
+        assert!(spared > 3, "{spared}");
+    }
+
+    #[test]
+    fn bytes_are_written_as_numbers_are_and_come_back() {
+        let mut as_they_are = 0;
+        for (_, values) in columns().into_iter().filter(|(width, _)| *width == 1) {
+            for count in [0, 1, 2, 85, 700] {
+                let (values, mut numbers) = (&values[..count], Vec::new());
+                let (mut out, mut expected) = (StreamWriter::default(), StreamWriter::default());
+                write_bytes(&bytes_of(values), &mut numbers, &mut out);
+                write_numbers(values, 1, 0, &mut expected);
+                assert_eq!((&out.front, &out.tail), (&expected.front, &expected.tail));
+                let mut reader = StreamReader::new(ImageReader::new("test", &out.front), &out.tail);
+                match read_bytes(&mut reader, count, &mut numbers).expect("just written") {
+                    Bytes::AsTheyAre(bytes) => {
+                        as_they_are += 1;
+                        assert_eq!(bytes, bytes_of(values));
+                    }
+                    Bytes::Numbers(nulls) => assert_eq!((nulls, &numbers[..]), (false, values)),
+                }
+                reader.end().expect("all was read");
+            }
+        }
+        assert!(as_they_are > 5, "{as_they_are}");
     }
 
     #[test]

@@ -9,7 +9,7 @@
 
 use super::bits::{SLACK, copy_over};
 use super::builder::{HeadColumn, head_columns};
-use super::numbers::read_numbers;
+use super::numbers::{Bytes, read_bytes, read_numbers};
 use super::streams::{FRONT, StreamReader};
 use super::values::Values;
 use super::{
@@ -198,7 +198,20 @@ impl Body {
         let mut numbers = Vec::with_capacity(self.live);
         self.heads.resize(self.live * stride + SLACK, 0);
         for column in columns {
-            let nulls_are_zero = read_numbers(streams, self.live, column.len, &mut numbers)?;
+            let nulls_are_zero = if column.len == 1 {
+                match read_bytes(streams, self.live, &mut numbers)? {
+                    Bytes::AsTheyAre(bytes) => {
+                        let heads = self.heads.chunks_exact_mut(stride);
+                        heads
+                            .zip(bytes)
+                            .for_each(|(head, &byte)| head[column.offset] = byte);
+                        continue;
+                    }
+                    Bytes::Numbers(nulls_are_zero) => nulls_are_zero,
+                }
+            } else {
+                read_numbers(streams, self.live, column.len, &mut numbers)?
+            };
             if let Some(null) = column.null.filter(|_| nulls_are_zero) {
                 clear_nulls(&self.heads, stride, null, &mut numbers);
             }
