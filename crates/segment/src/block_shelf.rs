@@ -8,7 +8,7 @@
 //! Latches and I/O: none.
 
 use crate::block_cache::CachedBlock;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use std::fmt;
 use std::ptr;
 use std::sync::{Arc, OnceLock, Weak};
@@ -51,6 +51,14 @@ impl<B: CachedBlock> BlockShelf<B> {
     #[inline]
     pub(crate) fn get(&self, number: usize) -> Option<Arc<B>> {
         self.0.get(number)?.load_full()
+    }
+
+    /// What stands at this number, for a look that keeps it no longer than that.
+    #[inline]
+    pub(crate) fn look(&self, number: usize) -> Guard<Option<Arc<B>>> {
+        self.0
+            .get(number)
+            .map_or_else(|| Guard::from_inner(None), |place| place.load())
     }
 
     /// True if this very block stands here.
