@@ -15,6 +15,7 @@ use crate::fetch_ahead::FetchBudget;
 use crate::guards::OperationGuards;
 use crate::held_rows::adopt_held;
 use crate::host::SharedHost;
+use crate::key_hints::HintRoom;
 use crate::maintenance::Maintenance;
 use crate::pacing::Upkeep;
 use crate::pieces::PiecesInFlight;
@@ -139,6 +140,7 @@ pub struct Database {
     pub(crate) loads: LoadBudget,
     /// Memory of rows fetched ahead.
     pub(crate) fetches: Arc<FetchBudget>,
+    pub(crate) hints: HintRoom,
     /// How old snapshots are.
     pub(crate) ages: SnapshotAges,
     /// Waits and deadlocks.
@@ -234,6 +236,7 @@ impl Database {
             scrub: Scrub::default(),
             loads: LoadBudget::default(),
             fetches: Arc::new(FetchBudget::new(options.cache_bytes)),
+            hints: HintRoom::default(),
             ages: SnapshotAges::default(),
             waits: Waits::new(options.observer.clone()),
             catalog: found.catalog,
@@ -352,6 +355,7 @@ impl Database {
         self.txns.advance_low_water(&live);
         self.end_old_snapshots(self.clock.now_millis());
         self.watch_trees();
+        self.see_to_hints();
         self.fit_block_cache();
     }
 
