@@ -45,7 +45,8 @@ mod tests {
         const MIB: u64 = 1 << 20;
         assert_eq!(room(256 * MIB, 0), 252 * MIB);
         assert_eq!(room(256 * MIB, 50 * MIB), 202 * MIB);
-        assert_eq!(room(256 * MIB, 120 * MIB), 128 * MIB);
+        assert_eq!(room(256 * MIB, 120 * MIB), 132 * MIB);
+        assert_eq!(room(256 * MIB, 130 * MIB), 128 * MIB);
         assert_eq!(room(256 * MIB, 900 * MIB), 128 * MIB);
         assert_eq!(room(0, 5), 0);
     }

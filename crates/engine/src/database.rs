@@ -140,6 +140,7 @@ pub struct Database {
     pub(crate) loads: LoadBudget,
     /// Memory of rows fetched ahead.
     pub(crate) fetches: Arc<FetchBudget>,
+    /// Which rows keys led to, as far as it is about all indexes.
     pub(crate) hints: HintRoom,
     /// How old snapshots are.
     pub(crate) ages: SnapshotAges,
@@ -205,7 +206,6 @@ impl Database {
         let started = clock.now_millis();
         let mut found = recovery::read_log(&store, &blobs, options.threads())?;
         let upkeep = upkeep_of(&mut found, &blobs)?;
-        let cache = Arc::new(BlockCache::new(options.cache_bytes / 2));
         // The log goes on in a new file, and so do large values: what is encrypted from here on is all that will be written.
         let all_encrypted = ready_files_of(&store, &found.catalog)?;
         let log = Log::open(
@@ -228,7 +228,7 @@ impl Database {
             table_locks: TableLocks::new(),
             serial: Serializer::default(),
             claims: StripeLatches::new(),
-            cache,
+            cache: Arc::new(BlockCache::new(options.cache_bytes / 2)),
             guards: OperationGuards::default(),
             flight: PiecesInFlight::default(),
             upkeep,

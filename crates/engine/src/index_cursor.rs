@@ -245,7 +245,8 @@ impl Cursor {
         self.index.noted.is_outgrown = true;
     }
 
-    /// About so many rows will be asked for, 0: all. Rows are not fetched far beyond; a wrong number costs time alone (rule X51).
+    /// About so many rows will be asked for from each seek on, 0: nobody knows. They are looked for together (rule X60), and others are not fetched far
+    /// beyond (X51); a wrong number costs time alone.
     pub fn expect(&mut self, rows: u64) {
         self.index.ahead.expect(rows);
     }
@@ -453,33 +454,44 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Walks groups of events of one (key, row id) until one shows its row.
-    fn walk(&mut self, session: &mut Session, table: &Arc<Table>, mut show: impl Show) -> Result<bool> {
-        let index = &table.indexes[self.index.number];
+    /// Shows the next row of those taken at once, or takes some where that is worth it; none if the scan goes on by itself.
+    fn show_of_many(
+        &mut self,
+        session: &mut Session,
+        index: &Index,
+        show: &mut impl Show,
+    ) -> Result<Option<bool>> {
         if self.index.ahead.is_waiting()
-            && let Some(shown) = self.serve_ahead(session, index, &mut show)?
+            && let Some(shown) = self.serve_ahead(session, index, show)?
         {
-            return Ok(shown);
+            return Ok(Some(shown));
         }
         if self.index.handful.is_waiting()
-            && let Some(shown) = self.show_of_handful(session, index, &mut show)?
+            && let Some(shown) = self.show_of_handful(session, index, show)?
         {
-            return Ok(shown);
+            return Ok(Some(shown));
         }
         if !self.index.ended && !show.wants_key() && self.index.ahead.is_worth_it() {
-            let shown = self.show_of_ahead(session, index, &mut show)?;
-            if let Some(shown) = shown {
+            let shown = self.show_of_ahead(session, index, show)?;
+            if shown.is_some() {
                 return Ok(shown);
             }
         }
         if self.index.ended {
-            return Ok(false);
+            return Ok(Some(false));
         }
-        if let Some(shown) = self.show_of_handful(session, index, &mut show)? {
+        if show.wants_key() {
+            let shown = self.show_of_strips(session, index, show)?;
+            return Ok(shown.then_some(true));
+        }
+        self.show_of_handful(session, index, show)
+    }
+
+    /// Walks groups of events of one (key, row id) until one shows its row.
+    fn walk(&mut self, session: &mut Session, table: &Arc<Table>, mut show: impl Show) -> Result<bool> {
+        let index = &table.indexes[self.index.number];
+        if let Some(shown) = self.show_of_many(session, index, &mut show)? {
             return Ok(shown);
-        }
-        if show.wants_key() && self.show_of_strips(session, index, &mut show)? {
-            return Ok(true);
         }
         let reads_rows = !show.wants_key() && !show.is_choosy();
         while let Some(first) = self.index.entries.peek() {

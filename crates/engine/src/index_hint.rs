@@ -60,6 +60,7 @@ impl IndexScan {
         self.ended = false;
         self.is_of_key = true;
         self.is_outdated = true;
+        self.wishes_prefix = false;
         self.lone.reset();
         self.handful.reset();
         self.ahead.reset();

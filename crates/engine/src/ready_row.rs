@@ -83,7 +83,7 @@ impl RowBase {
                 && !run.is_tagged()
             {
                 let block = piece.block_of(row);
-                piece.prefetch_block(cache, block);
+                piece.prefetch_block(block);
                 *place = Some((piece, block, row, ready));
             }
         }

@@ -442,8 +442,8 @@ impl RowPiece {
 
     /// Asks for the first line of a block, if it stands on the shelf.
     #[inline]
-    pub(crate) fn prefetch_block(&self, cache: &BlockCache, block: usize) {
-        cache.prefetch_in(&self.shelf, block);
+    pub(crate) fn prefetch_block(&self, block: usize) {
+        self.shelf.prefetch(block);
     }
 
     /// What `look` finds in a block that stands on the shelf with the columns of now. No I/O.

@@ -292,7 +292,7 @@ fn shift(client: &mut Client, table: &PlayTable, keys: u32, round: u32) -> Resul
     let at =
         |client: &mut Client, id| find(client, table, id).map(|found| found.expect("each key is there").0);
     let one = at(client, id)?;
-    if round % 3 == 0 && id != other {
+    if round.is_multiple_of(3) && id != other {
         let two = at(client, other)?;
         for (at, id) in [(one, keys + round), (two, id), (one, other)] {
             client.update(table, at, |old| PlayRow { id, ..old.clone() })?;

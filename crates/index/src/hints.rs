@@ -159,7 +159,8 @@ fn lines_in<W: Word, const N: usize>(bytes: u64) -> Option<Box<[Line<W, N>]>> {
 /// The line of a key: the upper half of its hash, as a share of all lines.
 #[inline]
 fn line_of<L>(lines: &[L], key: HintKey) -> &L {
-    &lines[((key.hash >> 32) * lines.len() as u64 >> 32) as usize]
+    let number = ((key.hash >> 32) * lines.len() as u64) >> 32;
+    &lines[number as usize]
 }
 
 impl KeyHints {
@@ -334,7 +335,7 @@ mod tests {
                             for row in hinted(hints, number) {
                                 assert_eq!(row >> 8, number, "X58: of another key with this tag");
                             }
-                            hints.set(key(number), RowId::new(number << 8 | 1 + round % 200));
+                            hints.set(key(number), RowId::new((number << 8) + 1 + round % 200));
                         }
                     });
                 }

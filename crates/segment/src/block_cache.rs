@@ -10,7 +10,7 @@
 
 use crate::block_shelf::{BlockShelf, ShelfPlace};
 use crate::names::SegmentClass;
-use pbxt_base::{Result, SegmentId, prefetch_at};
+use pbxt_base::{Result, SegmentId};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::any::Any;
@@ -260,14 +260,6 @@ impl BlockCache {
             self.get::<B>(key());
         }
         Some(look(block))
-    }
-
-    /// Asks for the first line of the block that has this number in a section with this shelf, if it stands there. No use of it.
-    #[inline]
-    pub fn prefetch_in<B: CachedBlock>(&self, shelf: &BlockShelf<B>, number: usize) {
-        if let Some(block) = shelf.look(number).as_ref() {
-            prefetch_at(Arc::as_ptr(block).cast(), 1);
-        }
     }
 
     /// `get_or_load_in` past the shelf, on which the block is put if it was used before.

@@ -393,6 +393,31 @@ mod tests {
         );
     }
 
+    fn rows_of(firsts: &[u64]) -> Section {
+        let mut section = Section::new(5, 1, 4096);
+        for first in firsts {
+            section.push_block(&first.to_be_bytes(), 1, 1, 1).expect("fits");
+        }
+        section
+    }
+
+    #[test]
+    fn a_word_is_found_where_a_search_finds_it() {
+        let even: Vec<u64> = (0..500).map(|block| 1000 + block * 88).collect();
+        let bent: Vec<u64> = (0..500_u64).map(|block| 7 + block * block * block).collect();
+        let wide = [0, 1, 2, u64::MAX / 3, u64::MAX - 1, u64::MAX];
+        for firsts in [&even[..], &bent, &wide, &even[..1], &[]] {
+            let section = rows_of(firsts);
+            let near = firsts
+                .iter()
+                .flat_map(|&first| [first.saturating_sub(1), first, first.saturating_add(1)]);
+            for word in near.chain([0, 999, 1 << 40, u64::MAX]) {
+                let expected = firsts.partition_point(|&first| first <= word);
+                assert_eq!(section.blocks_up_to_word(word), expected, "{word}");
+            }
+        }
+    }
+
     #[test]
     fn a_directory_that_does_not_fill_the_file_or_is_cut_is_refused() {
         assert!(decode_directory(DIRECTORY, 4096, 4165).is_err());
