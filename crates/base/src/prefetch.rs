@@ -18,8 +18,10 @@ pub fn prefetch(bytes: &[u8]) {
 /// The same of so many bytes at an address, of which others may be writing some: none is read.
 #[inline]
 pub fn prefetch_at(begin: *const u8, bytes: usize) {
-    for at in (0..bytes).step_by(LINE_BYTES).take(LINES_MAX) {
-        prefetch_line(begin.wrapping_add(at));
+    // What begins in the middle of a line ends in one more.
+    let before = begin.addr() % LINE_BYTES;
+    for at in (0..before + bytes).step_by(LINE_BYTES).take(LINES_MAX) {
+        prefetch_line(begin.wrapping_sub(before).wrapping_add(at));
     }
 }
 

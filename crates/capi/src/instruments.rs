@@ -147,7 +147,7 @@ impl Drop for MemoryTeller {
 
 fn tell_memory(instruments: &PbxtInstruments, now: MemoryUse) {
     // The order is that of `pbxt_memory_kind`.
-    for (kind, bytes) in (0..).zip([now.log, now.blocks, now.indexes, now.row_map]) {
+    for (kind, bytes) in (0..).zip([now.log, now.blocks, now.indexes + now.hints, now.row_map]) {
         // SAFETY: the host's function, which takes plain numbers.
         unsafe { (instruments.memory)(kind, bytes) }
     }

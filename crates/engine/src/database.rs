@@ -15,6 +15,7 @@ use crate::fetch_ahead::FetchBudget;
 use crate::guards::OperationGuards;
 use crate::held_rows::adopt_held;
 use crate::host::SharedHost;
+use crate::key_hints::HintRoom;
 use crate::maintenance::Maintenance;
 use crate::pacing::Upkeep;
 use crate::pieces::PiecesInFlight;
@@ -139,6 +140,8 @@ pub struct Database {
     pub(crate) loads: LoadBudget,
     /// Memory of rows fetched ahead.
     pub(crate) fetches: Arc<FetchBudget>,
+    /// Which rows keys led to, as far as it is about all indexes.
+    pub(crate) hints: HintRoom,
     /// How old snapshots are.
     pub(crate) ages: SnapshotAges,
     /// Waits and deadlocks.
@@ -203,7 +206,6 @@ impl Database {
         let started = clock.now_millis();
         let mut found = recovery::read_log(&store, &blobs, options.threads())?;
         let upkeep = upkeep_of(&mut found, &blobs)?;
-        let cache = Arc::new(BlockCache::new(options.cache_bytes / 2));
         // The log goes on in a new file, and so do large values: what is encrypted from here on is all that will be written.
         let all_encrypted = ready_files_of(&store, &found.catalog)?;
         let log = Log::open(
@@ -226,7 +228,7 @@ impl Database {
             table_locks: TableLocks::new(),
             serial: Serializer::default(),
             claims: StripeLatches::new(),
-            cache,
+            cache: Arc::new(BlockCache::new(options.cache_bytes / 2)),
             guards: OperationGuards::default(),
             flight: PiecesInFlight::default(),
             upkeep,
@@ -234,6 +236,7 @@ impl Database {
             scrub: Scrub::default(),
             loads: LoadBudget::default(),
             fetches: Arc::new(FetchBudget::new(options.cache_bytes)),
+            hints: HintRoom::default(),
             ages: SnapshotAges::default(),
             waits: Waits::new(options.observer.clone()),
             catalog: found.catalog,
@@ -352,6 +355,7 @@ impl Database {
         self.txns.advance_low_water(&live);
         self.end_old_snapshots(self.clock.now_millis());
         self.watch_trees();
+        self.see_to_hints();
         self.fit_block_cache();
     }
 

@@ -159,6 +159,12 @@ impl FetchAhead {
         self.expected = rows;
     }
 
+    /// How many rows were said to be wanted.
+    #[inline]
+    pub(crate) fn expected(&self) -> u64 {
+        self.expected
+    }
+
     /// Gives back the memory of long stretches.
     pub(crate) fn release(&mut self) {
         *self = Self::default();

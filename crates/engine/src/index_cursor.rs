@@ -5,7 +5,7 @@
 //! Rules: T11 of the visible events of one (key, row id) the greatest LSN decides, the entry wins at equal LSN. T22 where
 //! the row is locked first, its events are read again afterwards. X12 an entry found dead for everyone is marked so that
 //! later readers pass it without a look at the row. X16 entries that the host does not want are passed before anything of their
-//! row is read, locked or noted. X49 a search for one whole key knows that key only. X56 lone entries are taken many at once. AL20 an index that an ALTER has built answers for
+//! row is read, locked or noted. X49 a search for one whole key knows that key only. X58 a hint may lead to its row at once. X56 lone entries are taken many at once. AL20 an index that an ALTER has built answers for
 //! snapshots since.
 //! Latches and I/O: none held between calls. Entries are immutable and live as long as the tree.
 
@@ -26,6 +26,10 @@ use std::sync::Arc;
 
 #[path = "index_ahead.rs"]
 mod ahead;
+#[path = "index_handful.rs"]
+mod handful;
+#[path = "index_hint.rs"]
+mod hint;
 #[path = "index_lone.rs"]
 mod lone;
 #[path = "index_probe.rs"]
@@ -34,6 +38,8 @@ mod probe;
 mod ranges;
 #[path = "index_show.rs"]
 mod show;
+use handful::Handful;
+use hint::HintWalk;
 use lone::LoneWalk;
 pub(crate) use ranges::IndexRange;
 use ranges::ReadRanges;
@@ -93,8 +99,10 @@ pub(crate) struct IndexScan {
     events: Vec<IndexEvent>,
     second_look: SecondLook,
     lone: LoneWalk,
+    handful: Handful,
     ahead: FetchAhead,
     ranges: ReadRanges,
+    hinted: HintWalk,
     /// What of the index is noted as read (rule T30).
     pub(crate) noted: NotedScan,
 }
@@ -123,6 +131,7 @@ impl IndexScan {
         self.ended = false;
         self.is_outdated = false;
         self.lone.reset();
+        self.handful.reset();
         self.ahead.reset();
         match self.parts.take() {
             Some(parts) if index.is_unchanged(self.installs) => parts,
@@ -138,6 +147,7 @@ impl IndexScan {
         if self.number != number {
             // Another index counts its exchanges by itself.
             self.parts = None;
+            self.hinted.stop();
             self.number = number;
         }
     }
@@ -185,7 +195,9 @@ impl IndexScan {
         self.entries.clear();
         self.second_look.let_go();
         self.lone.reset();
+        self.handful.reset();
         self.ahead.release();
+        self.hinted.stop();
         self.ranges.stop();
         self.ended = true;
     }
@@ -233,7 +245,8 @@ impl Cursor {
         self.index.noted.is_outgrown = true;
     }
 
-    /// About so many rows will be asked for, 0: all. Rows are not fetched far beyond; a wrong number costs time alone (rule X51).
+    /// About so many rows will be asked for from each seek on, 0: nobody knows. They are looked for together (rule X60), and others are not fetched far
+    /// beyond (X51); a wrong number costs time alone.
     pub fn expect(&mut self, rows: u64) {
         self.index.ahead.expect(rows);
     }
@@ -268,12 +281,18 @@ impl Cursor {
         session: &mut Session,
         table: &Arc<Table>,
         (prefix, seek): (&[u8], Seek),
-        show: impl Show,
+        mut show: impl Show,
     ) -> Result<bool> {
         let index = self.index_of(table)?;
+        let hint = self.hint_key(session, index, (prefix, seek), &show);
         self.leave_row();
         self.index.prefix.clear();
         self.index.prefix.extend_from_slice(prefix);
+        if let Some(hint) = hint
+            && self.show_hinted(session, (table, index), hint, &mut show)?
+        {
+            return Ok(true);
+        }
         let (from, forward) = match seek {
             Seek::Exact | Seek::Key | Seek::OrNext => (SeekPos::lower_bound(prefix), true),
             Seek::After => (SeekPos::upper_bound(prefix), true),
@@ -292,6 +311,9 @@ impl Cursor {
         self.index.must_match = matches!(seek, Seek::Exact | Seek::Key | Seek::Last);
         let found = self.advance(session, table, show);
         self.index.must_match = false;
+        if let Some(hint) = hint.filter(|_| matches!(found, Ok(true))) {
+            self.set_hint(hint);
+        }
         found
     }
 
@@ -366,7 +388,7 @@ impl Cursor {
             || (self.is_noting && self.index.noted.is_outgrown_by(same))
             || (self.index.is_of_key && !same)
             || self.index.is_outdated;
-        let is_waiting = in_strip || self.index.ahead.is_waiting();
+        let is_waiting = in_strip || self.index.ahead.is_waiting() || self.index.handful.is_waiting();
         if is_outgrown || forward != self.index.forward || !is_waiting {
             self.renew(session, table, forward, is_outgrown)?;
         }
@@ -432,25 +454,44 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Walks groups of events of one (key, row id) until one shows its row.
-    fn walk(&mut self, session: &mut Session, table: &Arc<Table>, mut show: impl Show) -> Result<bool> {
-        let index = &table.indexes[self.index.number];
+    /// Shows the next row of those taken at once, or takes some where that is worth it; none if the scan goes on by itself.
+    fn show_of_many(
+        &mut self,
+        session: &mut Session,
+        index: &Index,
+        show: &mut impl Show,
+    ) -> Result<Option<bool>> {
         if self.index.ahead.is_waiting()
-            && let Some(shown) = self.serve_ahead(session, index, &mut show)?
+            && let Some(shown) = self.serve_ahead(session, index, show)?
         {
-            return Ok(shown);
+            return Ok(Some(shown));
+        }
+        if self.index.handful.is_waiting()
+            && let Some(shown) = self.show_of_handful(session, index, show)?
+        {
+            return Ok(Some(shown));
         }
         if !self.index.ended && !show.wants_key() && self.index.ahead.is_worth_it() {
-            let shown = self.show_of_ahead(session, index, &mut show)?;
-            if let Some(shown) = shown {
+            let shown = self.show_of_ahead(session, index, show)?;
+            if shown.is_some() {
                 return Ok(shown);
             }
         }
         if self.index.ended {
-            return Ok(false);
+            return Ok(Some(false));
         }
-        if show.wants_key() && self.show_of_strips(session, index, &mut show)? {
-            return Ok(true);
+        if show.wants_key() {
+            let shown = self.show_of_strips(session, index, show)?;
+            return Ok(shown.then_some(true));
+        }
+        self.show_of_handful(session, index, show)
+    }
+
+    /// Walks groups of events of one (key, row id) until one shows its row.
+    fn walk(&mut self, session: &mut Session, table: &Arc<Table>, mut show: impl Show) -> Result<bool> {
+        let index = &table.indexes[self.index.number];
+        if let Some(shown) = self.show_of_many(session, index, &mut show)? {
+            return Ok(shown);
         }
         let reads_rows = !show.wants_key() && !show.is_choosy();
         while let Some(first) = self.index.entries.peek() {

@@ -295,6 +295,7 @@ impl Database {
             of("index entries in no run", memory.indexes, Some(trees.1)),
             of("bulk loads", self.loads.taken(), Some(self.cache_bytes / 4)),
             of("rows fetched ahead", self.fetches.taken(), None),
+            of("key hints", memory.hints, Some(self.hint_budget())),
             of("row map", memory.row_map, None),
             of("explicit row locks", self.row_locks.usage().bytes, None),
         ]

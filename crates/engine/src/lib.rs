@@ -139,6 +139,7 @@ mod index_keys;
 mod index_merge;
 mod index_merge_plan;
 mod inventory;
+mod key_hints;
 mod key_sample;
 mod keys;
 mod latch;

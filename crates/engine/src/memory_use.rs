@@ -15,6 +15,8 @@ pub struct MemoryUse {
     pub blocks: u64,
     /// Index entries that are in no run.
     pub indexes: u64,
+    /// Which rows keys led to.
+    pub hints: u64,
     /// Where the newest versions of rows are.
     pub row_map: u64,
 }
@@ -27,6 +29,7 @@ impl Database {
             log: self.log.stats().cache_bytes,
             blocks: self.cache.stats().bytes,
             indexes: tables.iter().map(|table| table.index_bytes()).sum(),
+            hints: tables.iter().map(|table| table.hint_bytes()).sum(),
             row_map: tables.iter().map(|table| table.map.memory_bytes() as u64).sum(),
         }
     }

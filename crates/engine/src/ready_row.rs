@@ -19,6 +19,9 @@ use pbxt_rows::Versions;
 use pbxt_segment::BlockCache;
 use std::sync::Arc;
 
+/// Rows that are made ready together at most: more would be gone again before their turn comes.
+pub(crate) const READY_MAX: usize = 16;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ReadyRow {
@@ -48,8 +51,7 @@ impl RowBase {
     fn ready(&self, versions: &Versions, cache: &BlockCache, row: RowId) -> Option<ReadyRow> {
         let installs = self.installs();
         let shape = self.now();
-        let mut runs = shape.runs.iter();
-        let (run, piece) = runs.find_map(|run| Some((run, run.piece_with(row)?)))?;
+        let (run, piece) = shape.piece_of(row)?;
         if run.is_tagged() {
             return None;
         }
@@ -65,7 +67,63 @@ impl RowBase {
     }
 }
 
+impl RowBase {
+    /// Several rows made ready: all their blocks are asked for first, then all rows.
+    fn make_all_ready<'r>(
+        &self,
+        versions: &Versions,
+        cache: &BlockCache,
+        rows: impl Iterator<Item = (RowId, &'r mut Option<ReadyRow>)>,
+    ) {
+        let installs = self.installs();
+        let shape = self.now();
+        let mut places = [const { None }; READY_MAX];
+        for (place, (row, ready)) in places.iter_mut().zip(rows) {
+            if let Some((run, piece)) = shape.piece_of(row)
+                && !run.is_tagged()
+            {
+                let block = piece.block_of(row);
+                piece.prefetch_block(block);
+                *place = Some((piece, block, row, ready));
+            }
+        }
+        for (piece, number, row, ready) in places.into_iter().flatten() {
+            let Some(block) = piece.block_on_shelf(versions, cache, number) else {
+                continue;
+            };
+            let Some(at) = block.find(row) else { continue };
+            let Some(payload) = block.payload(at) else {
+                continue;
+            };
+            prefetch(payload);
+            *ready = Some(ReadyRow {
+                row,
+                installs,
+                block,
+                at,
+            });
+        }
+    }
+}
+
 impl Table {
+    /// Makes these rows ready, at most `READY_MAX` of them, each where it says; those of the log are asked for.
+    pub(crate) fn make_all_ready<'r>(
+        &self,
+        db: &Database,
+        rows: impl Iterator<Item = (RowId, &'r mut Option<ReadyRow>)>,
+    ) {
+        let guard = crossbeam_epoch::pin();
+        let cold = rows.filter(|(row, _)| {
+            let word = self.map.load_in(*row, &guard);
+            if !word.is_absent() {
+                db.log.prefetch(word.addr().lsn(), &guard);
+            }
+            word.is_absent()
+        });
+        self.base.make_all_ready(self.versions(), &db.cache, cold);
+    }
+
     /// True if the row is in the log; its newest version is on its way then.
     #[inline]
     fn is_hot(&self, db: &Database, row: RowId) -> bool {

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::superseded::{Former, Superseded};
 use crate::version::BaseRow;
 use arc_swap::{ArcSwap, Guard};
-use pbxt_base::{Error as StorageError, Lsn, RowId, SegmentId, TxnId};
+use pbxt_base::{Error as StorageError, Lsn, RowId, SegmentId, TxnId, prefetch};
 use pbxt_rows::{RowBlock, RowFilter, SectionExtra, Versions, Zones};
 use pbxt_segment::{
     BlockCache, BlockKey, BlockShelf, CachedBlock, PieceFile, Section, SegmentClass, ShelfPlace,
@@ -31,8 +31,9 @@ pub(crate) const SETTLED: Stamp = Stamp {
     lsn: Lsn::new(0),
 };
 
-/// A decoded block as the block cache keeps it.
+/// A decoded block as the block cache keeps it, with all that leads to a row in one line of memory.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct CachedRows {
     rows: RowBlock,
     shelf_place: ShelfPlace,
@@ -58,7 +59,7 @@ impl Deref for CachedRows {
 
 impl CachedBlock for CachedRows {
     fn bytes(&self) -> usize {
-        self.rows.memory_bytes() + size_of::<ShelfPlace>()
+        self.rows.memory_bytes() - size_of::<RowBlock>() + size_of::<Self>()
     }
 
     fn shelf_place(&self) -> Option<&ShelfPlace> {
@@ -205,6 +206,29 @@ impl RowBase {
         runs.find(|run| run.has_slot(row)).map(|run| run.stamp)
     }
 
+    /// What `look` finds of a settled row in a block that is at hand, held no longer than that; none if it is not, or the newest run
+    /// that has the row says otherwise. The row's word was loaded before and says BASE (rule B2).
+    #[inline]
+    pub(crate) fn look_at<R>(
+        &self,
+        versions: &Versions,
+        cache: &BlockCache,
+        row: RowId,
+        look: impl FnOnce(&[u8], u16) -> R,
+    ) -> Option<R> {
+        let shape = self.now();
+        let (run, piece) = shape.piece_of(row)?;
+        if run.is_tagged() {
+            return None;
+        }
+        piece.look_on_shelf(versions, cache, piece.block_of(row), |rows| {
+            let payload = rows.payload(rows.find(row)?)?;
+            // Not line by line, as they are come to.
+            prefetch(payload);
+            Some(look(payload, rows.schema_version()))
+        })?
+    }
+
     /// The row's slot in the newest run that has one.
     #[inline]
     pub(crate) fn find(&self, versions: &Versions, blocks: &impl BlockSource, row: RowId) -> Result<Slot> {
@@ -220,6 +244,13 @@ impl RowBase {
 }
 
 impl RowShape {
+    /// The newest run that has a slot of the row, and the piece.
+    #[inline]
+    pub(crate) fn piece_of(&self, row: RowId) -> Option<(&RowRun, &RowPiece)> {
+        let mut runs = self.runs.iter();
+        runs.find_map(|run| Some((&**run, &**run.piece_with(row)?)))
+    }
+
     /// Piece and number of the block in which the newest run has the row, if one has.
     pub(crate) fn place_of(&self, row: RowId) -> Option<(&Arc<RowPiece>, usize)> {
         self.runs.iter().find_map(|run| {
@@ -407,6 +438,29 @@ impl RowPiece {
     ) -> Option<Arc<CachedRows>> {
         let rows = cache.get_in(&self.shelf, block, || self.block_key(block))?;
         (rows.schema_version() == versions.current().version()).then_some(rows)
+    }
+
+    /// Asks for the first line of a block, if it stands on the shelf.
+    #[inline]
+    pub(crate) fn prefetch_block(&self, block: usize) {
+        self.shelf.prefetch(block);
+    }
+
+    /// What `look` finds in a block that stands on the shelf with the columns of now. No I/O.
+    #[inline]
+    fn look_on_shelf<R>(
+        &self,
+        versions: &Versions,
+        cache: &BlockCache,
+        block: usize,
+        look: impl FnOnce(&CachedRows) -> R,
+    ) -> Option<R> {
+        let key = || self.block_key(block);
+        let look = |rows: &CachedRows| {
+            let is_of_now = rows.schema_version() == versions.current().version();
+            is_of_now.then(|| look(rows))
+        };
+        cache.look_in(&self.shelf, block, key, look)?
     }
 
     fn load(&self, versions: &Versions, block: usize) -> pbxt_base::Result<CachedRows> {

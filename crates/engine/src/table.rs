@@ -15,6 +15,7 @@ use crate::definition::{ConflictMode, IndexDef, TableDef};
 use crate::error::{Error, Result};
 use crate::gone::GoneRows;
 use crate::gone_sweep::Sweep;
+use crate::key_hints::{HintsOfIndex, finder_of};
 use crate::key_sample::KeySample;
 use crate::references::References;
 use crate::row_shape::{BlockSource, RowBase, Slot};
@@ -27,7 +28,7 @@ use parking_lot::{Mutex, RwLock};
 use pbxt_base::{CommitTs, IndexId, Lsn, RowId, TableId, TxnId, stop_point};
 use pbxt_index::{EntryRef, IndexParts, Sign, Tree};
 use pbxt_rowmap::RowMap;
-use pbxt_rows::{Schema, Versions};
+use pbxt_rows::{PayloadKeyMaker, Schema, Versions};
 use pbxt_txlog::RowRef;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct Index {
     pub def: IndexDef,
     /// Keys can be made from the row payload alone, so row records carry no image of them.
     pub derivable: bool,
+    /// Tells whether a row has a key, if at most one row can have it (rule X58).
+    finder: Option<PayloadKeyMaker>,
     entries: Arc<Entries>,
 }
 
@@ -60,6 +63,8 @@ struct Entries {
     named_at: AtomicU64,
     /// Of its keys, for whoever opens the table.
     statistics: KeyStatistics,
+    /// Which rows its keys led to.
+    hints: HintsOfIndex,
 }
 
 /// What one generation has, whatever its columns are now. Shared by all its `Table`s.
@@ -369,6 +374,14 @@ impl Table {
         rows.sum::<u64>() + self.indexes.iter().map(of_index).sum::<u64>()
     }
 
+    /// Bytes of key hints.
+    pub(crate) fn hint_bytes(&self) -> u64 {
+        self.indexes
+            .iter()
+            .map(|index| index.hints().memory_bytes())
+            .sum()
+    }
+
     /// Bytes of index entries in memory.
     pub fn index_bytes(&self) -> u64 {
         self.indexes.iter().map(Index::memory_bytes).sum()
@@ -380,6 +393,7 @@ impl Index {
         Self {
             def: def.clone(),
             derivable: def.spec.derivable(schema),
+            finder: finder_of(def, schema),
             entries,
         }
     }
@@ -388,6 +402,18 @@ impl Index {
     #[inline]
     pub(crate) fn parts(&self) -> Arc<IndexParts> {
         self.entries.parts.load_full()
+    }
+
+    /// Tells whether a row has a key of this index; only where a hint may be followed (rule X58).
+    #[inline]
+    pub(crate) fn finder(&self) -> Option<&PayloadKeyMaker> {
+        self.finder.as_ref()
+    }
+
+    /// Which rows its keys led to.
+    #[inline]
+    pub(crate) fn hints(&self) -> &HintsOfIndex {
+        &self.entries.hints
     }
 
     /// What is known of its keys.

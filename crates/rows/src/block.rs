@@ -32,6 +32,8 @@ pub const BLOCK_ROWS_MAX: usize = 1 << 16;
 /// Most payload bytes of a block: bounds the memory that damaged bytes can make a reader ask for.
 pub const BLOCK_BYTES_MAX: usize = 16 << 20;
 const ROW_ID_MAX: u64 = (1 << 48) - 1;
+/// Bytes of a line of memory.
+const LINE_BYTES: usize = 64;
 
 /// Bytes of a value inside some buffer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,7 +64,7 @@ enum RowIds {
     /// Every id from the first one on.
     Dense(u64),
     /// Rising.
-    Sparse(Vec<u64>),
+    Sparse(Box<[u64]>),
 }
 
 /// Where payloads begin.
@@ -71,7 +73,7 @@ enum Starts {
     /// Each has so many bytes.
     Even(u32),
     /// Where each row's begins, and the end of the last one. A tombstone has no bytes, a payload at least one.
-    Listed(Vec<u32>),
+    Listed(Box<[u32]>),
 }
 
 impl Starts {
@@ -82,19 +84,20 @@ impl Starts {
         if bytes > 0 && listed.iter().zip(0..).all(is_even) {
             Self::Even(bytes)
         } else {
-            Self::Listed(listed)
+            Self::Listed(listed.into_boxed_slice())
         }
     }
 
     fn memory_bytes(&self) -> usize {
         match self {
             Self::Even(_) => 0,
-            Self::Listed(starts) => starts.capacity() * size_of::<u32>(),
+            Self::Listed(starts) => size_of_val(&**starts),
         }
     }
 }
 
-/// A decoded block, ready for any number of readers.
+/// A decoded block, ready for any number of readers. It has no more bytes than a line of memory, so that one wait brings all that
+/// leads to a row; whoever keeps many has them begin with a line.
 #[derive(Clone, Debug)]
 pub struct RowBlock {
     schema_version: u16,
@@ -102,8 +105,10 @@ pub struct RowBlock {
     rows: u32,
     ids: RowIds,
     starts: Starts,
-    payloads: Vec<u8>,
+    payloads: Box<[u8]>,
 }
+
+const _: () = assert!(size_of::<RowBlock>() <= LINE_BYTES);
 
 impl RowBlock {
     /// The schema version of a block, to find the schema that `decode` needs.
@@ -137,8 +142,7 @@ impl RowBlock {
             }
         }
         starts.push(payloads.len() as u32);
-        payloads.shrink_to_fit();
-        (self.payloads, self.starts) = (payloads, Starts::of(starts));
+        (self.payloads, self.starts) = (payloads.into_boxed_slice(), Starts::of(starts));
         Ok(self)
     }
 
@@ -146,9 +150,9 @@ impl RowBlock {
     pub fn memory_bytes(&self) -> usize {
         let ids = match &self.ids {
             RowIds::Dense(_) => 0,
-            RowIds::Sparse(ids) => ids.capacity() * size_of::<u64>(),
+            RowIds::Sparse(ids) => size_of_val(&**ids),
         };
-        size_of::<Self>() + ids + self.starts.memory_bytes() + self.payloads.capacity()
+        size_of::<Self>() + ids + self.starts.memory_bytes() + self.payloads.len()
     }
 
     /// Rows, tombstones included.

@@ -62,6 +62,13 @@ impl PartCode {
         }
     }
 
+    /// True if the image of a value of so many bytes is the value.
+    #[inline]
+    pub(crate) fn is_plain(&self, bytes: usize) -> bool {
+        let is_changed = self.nullable || self.descending || self.pad.is_some();
+        self.encoding == KeyEncoding::Raw && self.length == bytes && !is_changed
+    }
+
     /// True if the value can be had back from the image, with unpack information if `unpack`.
     pub(crate) fn restorable(&self, unpack: bool) -> bool {
         match self.encoding {

@@ -6,7 +6,7 @@
 //! Rules:            X26: the key and unpack information of a stored row equal those `KeyMaker` made from its record.
 //! Latches and I/O:  none; the `BlobSink` may read blob files.
 
-use crate::blob::BlobSink;
+use crate::blob::{BlobSink, NoBlobs};
 use crate::error::{Error, Result};
 use crate::image::PartCode;
 use crate::key_spec::KeySpec;
@@ -81,6 +81,28 @@ impl PayloadKeyMaker {
         Ok(())
     }
 
+    /// True if this is the whole key of a stored row. `scratch` is overwritten.
+    ///
+    /// # Errors
+    /// As `key_from_payload`; of a key in values that are kept outside the row `NoBlobs` says so.
+    #[inline]
+    pub fn is_key_of(&self, payload: &[u8], key: &[u8], scratch: &mut Vec<u8>) -> Result<bool> {
+        let row = Payload::parse(self.shape, payload)?;
+        let mut rest = key;
+        for part in &self.parts {
+            let Some(value) = part.plain(&row) else {
+                scratch.clear();
+                self.key_from_payload(payload, &mut NoBlobs, scratch)?;
+                return Ok(scratch == key);
+            };
+            let Some(behind) = rest.strip_prefix(value) else {
+                return Ok(false);
+            };
+            rest = behind;
+        }
+        Ok(rest.is_empty())
+    }
+
     /// Appends the unpack information of a stored row; nothing if the index keeps none.
     ///
     /// # Errors
@@ -135,6 +157,17 @@ impl PayloadKeyMaker {
 }
 
 impl Part {
+    /// The value, if keys have it as rows do.
+    #[inline]
+    fn plain<'a>(&self, payload: &Payload<'a>) -> Option<&'a [u8]> {
+        match self.place {
+            Place::Fixed { offset, len } if self.code.is_plain(len as usize) => {
+                Some(payload.fixed(offset as usize, len as usize))
+            }
+            _ => None,
+        }
+    }
+
     fn is_null(&self, payload: &Payload<'_>) -> bool {
         self.null_ordinal
             .is_some_and(|ordinal| payload.is_null(ordinal as usize))

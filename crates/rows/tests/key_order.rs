@@ -114,8 +114,20 @@ proptest! {
         codec.encode(host_record(&record), &externals, &mut payload).expect("a whole record");
         maker.key_from_payload(&payload, &mut store, &mut key).expect("just encoded");
         maker.unpack_from_payload(&payload, &mut store, &mut unpack).expect("just encoded");
-        let [expected, _] = entries(&sample);
+        let [expected, other] = entries(&sample);
         prop_assert_eq!(&(key, unpack), &expected);
+        for (key, _) in [&expected, &other] {
+            // A key in values that are kept outside the row is not looked for.
+            if let Ok(is_it) = maker.is_key_of(&payload, key, &mut Vec::new()) {
+                prop_assert_eq!(is_it, *key == expected.0, "X58");
+            } else {
+                prop_assert!(!externals.is_empty());
+            }
+            let longer: Vec<u8> = key.iter().copied().chain([0]).collect();
+            for near in [&longer, &key[..key.len() / 2]] {
+                prop_assert!(!maker.is_key_of(&payload, near, &mut Vec::new()).unwrap_or_default() || near == expected.0);
+            }
+        }
         let values: Vec<_> = sample.rows[0].iter().map(Option::as_deref).collect();
         maker.key_from_values(&values, &mut searched).expect("values of the row");
         prop_assert_eq!(searched, expected.0);

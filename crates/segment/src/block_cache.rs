@@ -23,8 +23,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const ENTRY_BYTES: u64 = 96;
 /// A block is expected to take this much, for the size of the tables.
 const BLOCK_BYTES_EXPECTED: u64 = 16 << 10;
-/// A shard of less could not hold some of the larger blocks in the part for new ones.
-const SHARD_BYTES_MIN: u64 = 8 << 20;
+/// Names fall on shards by chance: with so many blocks in each (a few thousand), one that gets more than its share lets go of one in fifty
+/// while others have room. Most uses of blocks ask no shard (rule S54), so few are enough.
+const SHARD_BYTES_MIN: u64 = 32 << 20;
 const SHARDS_MAX: u64 = 64;
 /// Part of a shard for blocks that were used again. New ones have the rest: what a statement reads must still be there when the
 /// same statement changes it, however often the others are used.
@@ -241,6 +242,24 @@ impl BlockCache {
         } else {
             self.get(key())
         }
+    }
+
+    /// What `look` finds in the block that has this number in a section with this shelf, if it stands there; counts as a use of it
+    /// (rule S54). The block is not counted as held meanwhile, so nothing is written to what all threads read.
+    #[inline]
+    pub fn look_in<B: CachedBlock, R>(
+        &self,
+        shelf: &BlockShelf<B>,
+        number: usize,
+        key: impl FnOnce() -> BlockKey,
+        look: impl FnOnce(&B) -> R,
+    ) -> Option<R> {
+        let place = shelf.look(number);
+        let block = place.as_ref()?;
+        if !self.shelf_uses.is_one_more() {
+            self.get::<B>(key());
+        }
+        Some(look(block))
     }
 
     /// `get_or_load_in` past the shelf, on which the block is put if it was used before.

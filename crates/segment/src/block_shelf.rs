@@ -8,7 +8,8 @@
 //! Latches and I/O: none.
 
 use crate::block_cache::CachedBlock;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
+use pbxt_base::prefetch_at;
 use std::fmt;
 use std::ptr;
 use std::sync::{Arc, OnceLock, Weak};
@@ -51,6 +52,22 @@ impl<B: CachedBlock> BlockShelf<B> {
     #[inline]
     pub(crate) fn get(&self, number: usize) -> Option<Arc<B>> {
         self.0.get(number)?.load_full()
+    }
+
+    /// What stands at this number, for a look that keeps it no longer than that.
+    #[inline]
+    pub(crate) fn look(&self, number: usize) -> Guard<Option<Arc<B>>> {
+        self.0
+            .get(number)
+            .map_or_else(|| Guard::from_inner(None), ArcSwapOption::load)
+    }
+
+    /// Asks for the first line of the block of this number, if it stands here. No use of it.
+    #[inline]
+    pub fn prefetch(&self, number: usize) {
+        if let Some(block) = self.look(number).as_ref() {
+            prefetch_at(Arc::as_ptr(block).cast(), 1);
+        }
     }
 
     /// True if this very block stands here.

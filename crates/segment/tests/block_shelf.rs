@@ -116,6 +116,38 @@ fn every_use_is_counted_once() {
 }
 
 #[test]
+fn a_block_that_is_looked_at_stays_until_the_look_is_over_and_counts_as_used() {
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    let section = Section::new(&cache, 1, 2, 100);
+    let look = |number| {
+        cache.look_in(
+            &section.shelf,
+            number,
+            || section.key(number),
+            |block| block.number,
+        )
+    };
+    section.read(1);
+    assert_eq!(look(1), None, "it was asked for once");
+    section.read(1);
+    let before = cache.stats().hits;
+    for uses in 1..100 {
+        section.shelf.prefetch(1);
+        section.shelf.prefetch(7);
+        assert_eq!(look(1), Some(1));
+        assert_eq!(cache.stats().hits, before + uses);
+    }
+    assert_eq!((look(0), look(7)), (None, None));
+    let beside = |block: &Block| {
+        cache.set_budget(0);
+        assert!(!section.is_on_shelf(1));
+        block.number
+    };
+    let seen = cache.look_in(&section.shelf, 1, || section.key(1), beside);
+    assert_eq!((seen, look(1)), (Some(1), None), "S54");
+}
+
+#[test]
 fn a_block_used_by_its_shelf_outlives_others() {
     let cache = Arc::new(BlockCache::new(1 << 20));
     let used = Section::new(&cache, 1, 1, 32 << 10);

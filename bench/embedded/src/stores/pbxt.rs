@@ -297,6 +297,7 @@ impl View for Snapshot<'_> {
             see(bytes(&row, KEY)?, bytes(&row, VALUE)?);
             Ok(())
         };
+        self.cursor.expect(most);
         let mut found = most > 0 && self.seek(from, Seek::OrNext, &mut show)?;
         let mut seen = 1;
         while found && seen < most {

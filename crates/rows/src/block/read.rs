@@ -121,7 +121,7 @@ pub(super) fn decode(schema: &Schema, bytes: &[u8]) -> Result<RowBlock> {
         rows: header.rows as u32,
         ids,
         starts: Starts::of(with_tombstones(starts, tombstones, header.rows)),
-        payloads,
+        payloads: payloads.into_boxed_slice(),
     })
 }
 
@@ -142,7 +142,7 @@ fn read_ids(header: &mut Header<'_>) -> Result<RowIds> {
     if header.rows != 0 {
         ids.push(id);
     }
-    Ok(RowIds::Sparse(ids))
+    Ok(RowIds::Sparse(ids.into_boxed_slice()))
 }
 
 /// The bitmap; empty without tombstones.
