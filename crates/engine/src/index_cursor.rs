@@ -455,6 +455,7 @@ impl Cursor {
     }
 
     /// Shows the next row of those taken at once, or takes some where that is worth it; none if the scan goes on by itself.
+    #[inline]
     fn show_of_many(
         &mut self,
         session: &mut Session,

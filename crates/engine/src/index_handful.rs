@@ -44,8 +44,11 @@ pub(super) struct Handful {
 
 impl Handful {
     /// Forgets everything: the scan begins anew.
+    #[inline]
     pub(super) fn reset(&mut self) {
-        self.clear();
+        if !self.entries.is_empty() {
+            self.clear();
+        }
         (self.moves, self.size) = (0, FIRST);
     }
 
@@ -61,17 +64,18 @@ impl Handful {
         self.at < self.entries.len()
     }
 
-    /// The next row of the scan is wanted, of so many that were expected (0: nobody knows). How many entries are to be taken for it and
-    /// those behind it; less than two: it goes on by itself.
+    /// The next row of the scan is wanted, of so many that were expected (0: nobody knows). True if it is worth it to take others with it.
     #[inline]
-    fn next_size(&mut self, expected: u64) -> usize {
-        let before = self.moves;
+    fn is_due(&mut self, expected: u64) -> bool {
         self.moves += 1;
+        expected > self.moves || self.moves > ALONE
+    }
+
+    /// How many entries are to be taken then.
+    fn next_size(&mut self, expected: u64) -> usize {
+        let before = self.moves - 1;
         if expected > before {
             return (expected - before).min(READY_MAX as u64) as usize;
-        }
-        if before < ALONE {
-            return 0;
         }
         let size = self.size;
         self.size = (size * 2).min(READY_MAX);
@@ -105,19 +109,23 @@ impl Cursor {
         show: &mut impl Show,
     ) -> Result<Option<bool>> {
         if !self.index.handful.is_waiting() {
-            let takes = self.access == Access::Snapshot && !self.is_noting && !self.index.is_of_key;
-            if !takes || show.wants_key() || show.is_choosy() {
+            let expected = self.index.ahead.expected();
+            if !self.index.handful.is_due(expected)
+                || self.access != Access::Snapshot
+                || self.is_noting
+                || self.index.is_of_key
+                || show.wants_key()
+                || show.is_choosy()
+            {
                 return Ok(None);
             }
-            let size = self.index.handful.next_size(self.index.ahead.expected());
-            if size < 2 {
-                return Ok(None);
-            }
+            let size = self.index.handful.next_size(expected);
             self.take_handful(session, size)?;
         }
         self.serve_handful(session, index, show)
     }
 
+    #[inline(never)]
     fn take_handful(&mut self, session: &mut Session, size: usize) -> Result<()> {
         let mut handful = std::mem::take(&mut self.index.handful);
         handful.clear();
@@ -142,6 +150,7 @@ impl Cursor {
         Ok(())
     }
 
+    #[inline(never)]
     fn serve_handful(
         &mut self,
         session: &mut Session,

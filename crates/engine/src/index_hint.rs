@@ -29,9 +29,12 @@ pub(super) struct HintWalk {
 
 impl HintWalk {
     /// Lets go of the hints.
+    #[inline]
     pub(super) fn stop(&mut self) {
-        self.hints = None;
-        self.exchanges = 0;
+        if self.exchanges != 0 {
+            self.hints = None;
+            self.exchanges = 0;
+        }
     }
 
     /// Counts a search, and takes the hints that the index has now.

@@ -11,7 +11,7 @@
 
 use crate::cursor::{Access, Cursor};
 use crate::database::Database;
-use crate::row_shape::{CachedRows, RowBase};
+use crate::row_shape::{CachedRows, RowBase, RowPiece};
 use crate::table::Table;
 use crate::version::RowVersion;
 use pbxt_base::{RowId, prefetch};
@@ -78,19 +78,30 @@ impl RowBase {
         let installs = self.installs();
         let shape = self.now();
         let mut places = [const { None }; READY_MAX];
+        // Rows of one block come together where they were loaded in the order of the index: it is asked for once.
+        let mut before: Option<(&RowPiece, usize)> = None;
+        let is_same = |before: Option<(&RowPiece, usize)>, piece: &RowPiece, block: usize| {
+            before.is_some_and(|(of, number)| std::ptr::eq(of, piece) && number == block)
+        };
         for (place, (row, ready)) in places.iter_mut().zip(rows) {
             if let Some((run, piece)) = shape.piece_of(row)
                 && !run.is_tagged()
             {
                 let block = piece.block_of(row);
-                piece.prefetch_block(block);
+                if !is_same(before, piece, block) {
+                    piece.prefetch_block(block);
+                }
+                before = Some((piece, block));
                 *place = Some((piece, block, row, ready));
             }
         }
+        let (mut before, mut held) = (None, None);
         for (piece, number, row, ready) in places.into_iter().flatten() {
-            let Some(block) = piece.block_on_shelf(versions, cache, number) else {
-                continue;
-            };
+            if !is_same(before, piece, number) {
+                before = Some((piece, number));
+                held = piece.block_on_shelf(versions, cache, number);
+            }
+            let Some(block) = held.clone() else { continue };
             let Some(at) = block.find(row) else { continue };
             let Some(payload) = block.payload(at) else {
                 continue;

@@ -15,6 +15,8 @@ const WORD_BYTES: usize = size_of::<u64>();
 
 /// So far from where a word would stand in an even row it is looked for.
 const GUESSED: usize = 4;
+/// Words among which that pays: fewer are near.
+const GUESSED_AMONG: usize = 256;
 
 /// Where a word would stand among these if they rose evenly.
 #[inline]
@@ -128,6 +130,9 @@ impl Section {
     /// The same where all keys have eight bytes, for who has such a key as a word. Of other keys it says nothing.
     #[inline]
     pub fn blocks_up_to_word(&self, word: u64) -> usize {
+        if self.words.len() < GUESSED_AMONG {
+            return self.words.partition_point(|&first| first <= word);
+        }
         // Rows of one size fill blocks evenly, so the place is about where the word lies between the first and the last one: a look there
         // takes the place of a dozen, each of which waits for the one before.
         let guess = guess(&self.words, word);
