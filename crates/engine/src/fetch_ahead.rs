@@ -211,6 +211,19 @@ impl FetchAhead {
         self.share = None;
         let wish = (self.limit as u64 * ENTRY_BYTES).clamp(BYTES.start, BYTES.end);
         self.share = Some(budget.take(wish));
+        self.make_room();
+    }
+
+    /// Takes memory for as many entries as will come, by the size of those before: what grows step by step is copied each time.
+    fn make_room(&mut self) {
+        let Some(most) = self.room().checked_div(self.entry_bytes) else {
+            return;
+        };
+        let entries = self.limit.min(most as usize);
+        self.entries.reserve(entries);
+        self.order.reserve(entries);
+        // Of these the keys have the lesser part.
+        self.payloads.reserve(entries * self.entry_bytes as usize);
     }
 
     /// Rule X51.

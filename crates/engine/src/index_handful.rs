@@ -92,9 +92,11 @@ impl Handful {
         });
     }
 
-    fn key(&self, at: usize) -> &[u8] {
+    /// The key of an entry, of all `keys`.
+    #[inline]
+    fn key_in<'k>(&self, keys: &'k [u8], at: usize) -> &'k [u8] {
         let begin = at.checked_sub(1).map_or(0, |before| self.entries[before].key_end);
-        &self.keys[begin..self.entries[at].key_end]
+        &keys[begin..self.entries[at].key_end]
     }
 }
 
@@ -157,9 +159,10 @@ impl Cursor {
         index: &Index,
         show: &mut impl Show,
     ) -> Result<Option<bool>> {
-        let mut handful = std::mem::take(&mut self.index.handful);
-        let served = self.serve_of(session, index, &mut handful, show);
-        self.index.handful = handful;
+        // Shown rows may be asked for their keys; the entries stay where they are.
+        let keys = std::mem::take(&mut self.index.handful.keys);
+        let served = self.serve_of(session, index, &keys, show);
+        self.index.handful.keys = keys;
         served
     }
 
@@ -167,20 +170,21 @@ impl Cursor {
         &mut self,
         session: &mut Session,
         index: &Index,
-        handful: &mut Handful,
+        keys: &[u8],
         show: &mut impl Show,
     ) -> Result<Option<bool>> {
-        while handful.is_waiting() {
-            let at = handful.at;
-            handful.at += 1;
-            if is_beyond(&self.index, handful.key(at)) {
-                handful.clear();
+        while self.index.handful.is_waiting() {
+            let at = self.index.handful.at;
+            self.index.handful.at += 1;
+            let key = self.index.handful.key_in(keys, at);
+            if is_beyond(&self.index, key) {
+                self.index.handful.clear();
                 self.index.ended = true;
                 return Ok(Some(false));
             }
-            let Taken { row, mark, .. } = handful.entries[at];
-            self.at_hand = handful.entries[at].ready.take();
-            let key = handful.key(at);
+            let entry = &mut self.index.handful.entries[at];
+            let (row, mark) = (entry.row, entry.mark);
+            self.at_hand = entry.ready.take();
             let shown = self.show_entry(session, index, key, row, show);
             // A row whose word says otherwise had no use for it.
             self.at_hand = None;
@@ -189,7 +193,7 @@ impl Cursor {
                 self.index.current_key.extend_from_slice(key);
                 self.index.current_row = row;
                 if at > 0 {
-                    handful.moves += 1;
+                    self.index.handful.moves += 1;
                     self.index.ahead.is_worth_it();
                 }
                 return Ok(Some(true));
