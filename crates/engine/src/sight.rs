@@ -15,7 +15,7 @@ use crate::shown::{Figures, TxnState};
 use crate::table::{Index, Table};
 use crate::who::SessionView;
 use pbxt_base::{CommitTs, IndexId, Lsn, TableId, TxnId};
-use pbxt_txn::{LockMode, Resource, WaitSeen};
+use pbxt_txn::{LockMode, Resource, WaitSeen, WaitState};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -250,7 +250,9 @@ impl Database {
         let now = self.now();
         let mut names = Names::new(self);
         let waits = self.waits.survey(WAITS_MAX);
-        let waits: HashMap<TxnId, WaitSeen> = waits.into_iter().map(|seen| (seen.txn, seen)).collect();
+        // Who has got the turn, and will run as soon as a processor is free, waits for nobody.
+        let waits = waits.into_iter().filter(|seen| seen.state == WaitState::Waiting);
+        let waits: HashMap<TxnId, WaitSeen> = waits.map(|seen| (seen.txn, seen)).collect();
         let mut list = Vec::new();
         for view in self.waits.all_sessions() {
             if let Some(figures) = view.shown.figures() {

@@ -17,6 +17,7 @@ use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_testkit::SimDisk;
 use pbxt_txn::LockMode::{self, Exclusive, Intent, Shared};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 const LONG: u64 = 60_000;
@@ -397,6 +398,54 @@ impl WaitObserver for Host {
     fn deadlock(&self, text: &str) {
         self.deadlocks.lock().unwrap().push(text.to_owned());
     }
+}
+
+/// Holds those up who are about to sleep, until it is told to let them.
+#[derive(Debug)]
+struct Slow {
+    go: Mutex<Receiver<()>>,
+}
+
+impl WaitObserver for Slow {
+    fn waiting(&self, _waiter: usize, _blocker: usize) {}
+    fn begin(&self, _host_session: usize) {
+        self.go.lock().unwrap().recv().unwrap();
+    }
+    fn end(&self, _host_session: usize) {}
+    fn is_killed(&self, _host_session: usize) -> bool {
+        false
+    }
+}
+
+#[test]
+fn who_has_got_the_turn_waits_for_nothing_though_it_does_not_run_yet() {
+    let (go, gate) = channel();
+    let options = Options {
+        observer: Some(Arc::new(Slow { go: Mutex::new(gate) })),
+        ..options()
+    };
+    let db = Database::open(Arc::new(SimDisk::new()), &options).unwrap();
+    let table = PlayTable::create(&db, "./bank/t").unwrap();
+    let (mut one, mut two) = (Client::new(&db, 7), Client::new(&db, 8));
+    let rows = one.insert_all(&table, &[row(1)]).unwrap();
+    one.session.commit().unwrap();
+    change(&mut one, &table, rows[0]).unwrap();
+    patient(&mut two);
+    let wanted = rows[0];
+    let waiting = std::thread::spawn(move || {
+        change(&mut two, &table, wanted).unwrap();
+        two.session.commit().unwrap();
+    });
+    until_waiting(&db, 1);
+    assert_eq!(txn_on(&db, 8).state, TxnState::Waiting);
+    one.session.commit().unwrap();
+    let woken = txn_on(&db, 8);
+    assert!(
+        woken.state == TxnState::Active && woken.wait.is_none(),
+        "{woken:?}"
+    );
+    go.send(()).unwrap();
+    waiting.join().unwrap();
 }
 
 fn hosted() -> (Arc<Host>, Arc<Database>, PlayTable) {
