@@ -148,6 +148,9 @@ class Stage:
         for step in steps:
             self.actors[step.number].send(step)
             self._settle()
+        # Lists still name who has just been woken; whoever really waits at the end goes on waiting.
+        with self.changed:
+            self.changed.wait_for(lambda: not self._busy(), PATIENCE)
         stuck = [actor.step.statement for actor in self.actors.values() if actor.is_busy()]
         assert not stuck, f"the schedule is over, and these still wait: {stuck}"
         for actor in self.actors.values():
