@@ -3,7 +3,8 @@
 //! Why it exists: compactor, merges and bulk loads all end in the same blocks; how large a block is and what a section
 //! carries beside them is decided here.
 //! Size of blocks: a look-up of one row reads and decodes its whole block, so small ones are better, unless the compressor
-//! needs more at once. Which it is shows in the rows: the first ones of a job are packed both ways (rule S31).
+//! needs more at once. Which it is shows in the rows: the first ones of a job are packed both ways (rule S31). So is how thoroughly
+//! the compressor had better look: what has nothing to find is packed quickly (rule S59).
 //! Format: docs/format-rows.md, row blocks; docs/format.md, piece files. The section's extra bytes are the set of its row ids
 //! and the zones of its blocks.
 //! Latches and I/O: writes the piece file; nothing is durable before the file is finished.
@@ -27,6 +28,9 @@ const BLOCK_BYTES: usize = 96 << 10;
 const SMALL_BLOCK_BYTES: usize = 16 << 10;
 /// What small blocks may cost: this part of the space.
 const SMALL_COST: usize = 16;
+/// The level of Zstandard that does no more than what is quick (rule S59), and what it may cost: this part of the space.
+const QUICK_LEVEL: i8 = 1;
+const QUICK_COST: usize = 32;
 /// Rows of a block at most.
 const BLOCK_ROWS: usize = 2048;
 
@@ -126,13 +130,27 @@ impl RowWriter {
         self.flush(out)?;
         if let Some(mut trial) = self.trial.take() {
             out.settle()?;
-            trial.pack(out, &mut self.raw, self.codec)?;
             let together = (out.section_bytes() - before) as usize;
+            // First: the small blocks are packed with the memory of the large one.
+            let is_quick = self.is_quick_enough(out, together)?;
+            trial.pack(out, &mut self.raw, self.codec)?;
+            if is_quick {
+                self.codec = Codec::Zstd(QUICK_LEVEL);
+            }
             if trial.stored <= together + together / SMALL_COST {
                 self.full_at = SMALL_BLOCK_BYTES;
             }
         }
         Ok(())
+    }
+
+    /// Whether the block just written would be about as small packed quickly (rule S59).
+    fn is_quick_enough(&self, out: &mut PieceWriter, stored: usize) -> Result<bool> {
+        if !matches!(self.codec, Codec::Zstd(level) if level > QUICK_LEVEL) {
+            return Ok(false);
+        }
+        let quick = out.trial_bytes(&self.raw, Codec::Zstd(QUICK_LEVEL))?;
+        Ok(quick <= stored + stored / QUICK_COST)
     }
 
     /// Ends the section; its number.
