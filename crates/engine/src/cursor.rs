@@ -202,6 +202,12 @@ impl Cursor {
         Ok(())
     }
 
+    /// True if the next move has to be told more than where to go: the statement is new, reads are noted, or a row is come back to.
+    #[inline]
+    pub(crate) fn asks_more_of_moves(&self) -> bool {
+        self.is_suspended || self.is_noting || self.semi != Semi::Off
+    }
+
     /// The same of a table scan.
     #[cold]
     fn resume_scan(&mut self, session: &mut Session) -> Result<()> {

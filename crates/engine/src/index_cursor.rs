@@ -363,8 +363,11 @@ impl Cursor {
         session: &mut Session,
         forward: bool,
         same: bool,
-        show: impl Show,
+        mut show: impl Show,
     ) -> Result<bool> {
+        if self.goes_on_in_handful(forward, same, &show) && self.serve_handful(session, same, &mut show)? {
+            return Ok(true);
+        }
         self.resume_index(session)?;
         let table = self.borrow_table();
         let found = self.move_in(session, &table, (forward, same), show);
@@ -468,7 +471,7 @@ impl Cursor {
             return Ok(Some(shown));
         }
         if self.index.handful.is_waiting()
-            && let Some(shown) = self.show_of_handful(session, index, show)?
+            && let Some(shown) = self.show_of_handful(session, show)?
         {
             return Ok(Some(shown));
         }
@@ -485,7 +488,7 @@ impl Cursor {
             let shown = self.show_of_strips(session, index, show)?;
             return Ok(shown.then_some(true));
         }
-        self.show_of_handful(session, index, show)
+        self.show_of_handful(session, show)
     }
 
     /// Walks groups of events of one (key, row id) until one shows its row.

@@ -76,9 +76,10 @@ impl LoneWalk {
 }
 
 impl IndexScan {
-    /// What is left of the strip is not to be shown as it is.
+    /// What is left of the strip, or of a handful, is not to be shown as it is.
     pub(crate) fn outdate_strip(&mut self) {
         self.lone.is_outdated = true;
+        self.handful.is_outdated = true;
     }
 
     /// Gives the strip up: the entry shown last becomes the scan's own. True if entries were left.
@@ -100,11 +101,23 @@ impl IndexScan {
 
     /// Takes the lone entries at the position, if there are any.
     fn take_lone(&mut self) {
+        let mut strip = std::mem::take(&mut self.lone.strip);
+        self.take_lone_into(self.lone.most, &mut strip);
+        let lone = &mut self.lone;
+        lone.strip = strip;
+        lone.is_of_prefix = self.must_match;
+        lone.is_outdated = false;
+        // Where there is none, more are shown by themselves before the next look.
+        lone.shown = if lone.strip.is_empty() { 0 } else { SHOWN_BEFORE };
+        lone.most = (lone.most * 2).min(MOST);
+    }
+
+    /// Takes up to `most` lone entries at the position, up to the border and the end of the prefix.
+    pub(super) fn take_lone_into(&mut self, most: usize, strip: &mut Strip) {
         let Self {
             end,
             prefix,
             entries,
-            lone,
             must_match,
             ..
         } = self;
@@ -116,12 +129,7 @@ impl IndexScan {
             }
         });
         let prefix = must_match.then(|| SeekPos::upper_bound(prefix));
-        entries.take_lone([end, prefix], lone.most, &mut lone.strip);
-        lone.is_of_prefix = *must_match;
-        lone.is_outdated = false;
-        // Where there is none, more are shown by themselves before the next look.
-        lone.shown = if lone.strip.is_empty() { 0 } else { SHOWN_BEFORE };
-        lone.most = (lone.most * 2).min(MOST);
+        entries.take_lone([end, prefix], most, strip);
     }
 }
 
@@ -170,11 +178,10 @@ impl Cursor {
     fn judge_strip(&mut self, session: &Session) {
         let mut doubtful = std::mem::take(&mut self.index.lone.doubtful);
         doubtful.clear();
-        let (txn, lsn) = self.index.lone.strip.stamp();
-        self.view.viewer.own = session.work.txn;
+        let strip = std::mem::take(&mut self.index.lone.strip);
+        let is_seen = self.sees_strip(session, &strip);
+        self.index.lone.strip = strip;
         let guard = crossbeam_epoch::pin();
-        let is_seen =
-            txn.raw() == 0 || self.view.judge(&session.db, Stamp { txn, lsn }, &guard) != Verdict::Skip;
         if is_seen {
             let rows = self.index.lone.strip.rows().enumerate();
             let is_doubtful = |(_, row): &(usize, RowId)| !self.is_plain_in(*row, &guard);
@@ -184,6 +191,14 @@ impl Cursor {
             self.index.lone.at = self.index.lone.strip.len();
         }
         self.index.lone.doubtful = doubtful;
+    }
+
+    /// True if the reader sees the stamp that all entries of the strip have.
+    pub(super) fn sees_strip(&mut self, session: &Session, strip: &Strip) -> bool {
+        let (txn, lsn) = strip.stamp();
+        self.view.viewer.own = session.work.txn;
+        let stamp = Stamp { txn, lsn };
+        txn.raw() == 0 || self.view.judge(&session.db, stamp, &crossbeam_epoch::pin()) != Verdict::Skip
     }
 
     /// Shows the next entry of the strip whose row is there; false if none is left.

@@ -67,15 +67,50 @@ impl RowBase {
     }
 }
 
+/// Rows found together: the blocks that have them, each held once, and how often the shape had been exchanged then.
+#[derive(Debug, Default)]
+pub(crate) struct ReadyRows {
+    installs: u64,
+    blocks: Vec<Arc<CachedRows>>,
+}
+
+/// A row of those: the number of its block, and its place in that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadyPlace {
+    block: u32,
+    at: u32,
+}
+
+impl ReadyRows {
+    /// Lets go of the blocks.
+    pub(crate) fn clear(&mut self) {
+        self.blocks.clear();
+    }
+
+    /// True if all stand in the shape of now. The row's word was loaded before and says BASE (rule B2).
+    #[inline]
+    pub(crate) fn are_current(&self, base: &RowBase) -> bool {
+        base.is_unchanged(self.installs)
+    }
+
+    #[inline]
+    pub(crate) fn version(&self, row: RowId, place: ReadyPlace) -> RowVersion<'_> {
+        let block = &self.blocks[place.block as usize];
+        let payload = block.payload(place.at as usize).unwrap_or(&[]);
+        RowVersion::new(row, payload, block.schema_version())
+    }
+}
+
 impl RowBase {
     /// Several rows made ready: all their blocks are asked for first, then all rows.
     fn make_all_ready<'r>(
         &self,
         versions: &Versions,
         cache: &BlockCache,
-        rows: impl Iterator<Item = (RowId, &'r mut Option<ReadyRow>)>,
+        found: &mut ReadyRows,
+        rows: impl Iterator<Item = (RowId, &'r mut Option<ReadyPlace>)>,
     ) {
-        let installs = self.installs();
+        found.installs = self.installs();
         let shape = self.now();
         let mut places = [const { None }; READY_MAX];
         // Rows of one block come together where they were loaded in the order of the index: it is asked for once.
@@ -95,23 +130,25 @@ impl RowBase {
                 *place = Some((piece, block, row, ready));
             }
         }
-        let (mut before, mut held) = (None, None);
+        let (mut before, mut is_held) = (None, false);
         for (piece, number, row, ready) in places.into_iter().flatten() {
             if !is_same(before, piece, number) {
                 before = Some((piece, number));
-                held = piece.block_on_shelf(versions, cache, number);
+                let block = piece.block_on_shelf(versions, cache, number);
+                is_held = block.is_some();
+                found.blocks.extend(block);
             }
-            let Some(block) = held.clone() else { continue };
+            let Some(block) = found.blocks.last().filter(|_| is_held) else {
+                continue;
+            };
             let Some(at) = block.find(row) else { continue };
             let Some(payload) = block.payload(at) else {
                 continue;
             };
             prefetch(payload);
-            *ready = Some(ReadyRow {
-                row,
-                installs,
-                block,
-                at,
+            *ready = Some(ReadyPlace {
+                block: found.blocks.len() as u32 - 1,
+                at: at as u32,
             });
         }
     }
@@ -122,7 +159,8 @@ impl Table {
     pub(crate) fn make_all_ready<'r>(
         &self,
         db: &Database,
-        rows: impl Iterator<Item = (RowId, &'r mut Option<ReadyRow>)>,
+        found: &mut ReadyRows,
+        rows: impl Iterator<Item = (RowId, &'r mut Option<ReadyPlace>)>,
     ) {
         let guard = crossbeam_epoch::pin();
         let cold = rows.filter(|(row, _)| {
@@ -132,7 +170,7 @@ impl Table {
             }
             word.is_absent()
         });
-        self.base.make_all_ready(self.versions(), &db.cache, cold);
+        self.base.make_all_ready(self.versions(), &db.cache, found, cold);
     }
 
     /// True if the row is in the log; its newest version is on its way then.

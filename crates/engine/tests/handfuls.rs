@@ -170,3 +170,111 @@ fn rows_that_a_scan_by_the_handful_deletes_and_moves_are_met_once() {
     assert_eq!(met, sorted, "T9: each once, whatever the statement itself does");
     store.shows(met.into_iter().filter(|id| id % 4 != 0));
 }
+
+/// The ids of the rows of a group, each found by a search of its own.
+fn group_by_row(session: &mut Session, table: &PlayTable, group: u32) -> Result<Vec<u32>> {
+    session.begin_statement()?;
+    let mut cursor = Cursor::new(&table.table);
+    cursor.bind(session, Bind::default())?;
+    cursor.index_start(session, 1)?;
+    let (mut ids, mut key, mut seek) = (Vec::new(), table.prefix(1, &[Some(group)]), Seek::OrNext);
+    let mut shown = None;
+    while cursor.seek(session, &key, seek, |version| {
+        shown = Some(table.decode(version.payload())?);
+        Ok(())
+    })? {
+        let row = shown.take().expect("shown");
+        if row.group != Some(group) {
+            break;
+        }
+        ids.push(row.id);
+        (key, seek) = (table.prefix(1, &[row.group, Some(row.id)]), Seek::After);
+    }
+    drop(cursor);
+    session.end_statement();
+    Ok(ids)
+}
+
+#[test]
+fn a_handful_ends_where_the_prefix_and_a_late_border_do() {
+    let (mut store, _old) = world().expect("no failure");
+    let table = store.table.clone();
+    let (mut cut, is_third) = (0, |row: &PlayRow| row.id % 3 == 0);
+    for few in [false, true] {
+        for (at, row) in store.client.scan(&table).expect("readable") {
+            let change = |old: &PlayRow| PlayRow {
+                group: Some(if few { old.id % 4 } else { old.id % 5 }),
+                ..old.clone()
+            };
+            if !few || is_third(&row) {
+                store.client.update(&table, at, change).expect("it is there");
+            }
+        }
+        store.client.session.commit().expect("a commit");
+        if !few {
+            store.fill();
+            store.compact();
+            store.db.checkpoint_step().expect("a checkpoint");
+            store.merge();
+        }
+    }
+    let session = &mut store.client.session;
+    for group in 0..5 {
+        let ids = group_by_row(session, &table, group).expect("no failure");
+        session.begin_statement().expect("idle");
+        let mut cursor = Cursor::new(&table.table);
+        cursor.bind(session, Bind::default()).expect("current");
+        for border in 0..ids.len().min(20) {
+            cursor.index_start(session, 1).expect("an index");
+            cursor.expect(100);
+            let (mut met, mut shown) = (Vec::new(), None);
+            let prefix = table.prefix(1, &[Some(group)]);
+            let mut found = cursor.seek(session, &prefix, Seek::Exact, |version| {
+                shown = Some(table.decode(version.payload())?.id);
+                Ok(())
+            });
+            while found.expect("readable") {
+                met.push(shown.take().expect("shown"));
+                if met.len() == 3 && border >= 3 {
+                    let end = table.prefix(1, &[Some(group), Some(ids[border])]);
+                    cursor.set_end(Some((&end, border % 2 == 0)));
+                }
+                // With the border nothing else ends the scan within the group, without it the prefix does.
+                found = cursor.index_move(session, true, border < 3, |version| {
+                    shown = Some(table.decode(version.payload())?.id);
+                    Ok(())
+                });
+            }
+            let last = if border < 3 {
+                ids.len()
+            } else {
+                border + usize::from(border % 2 == 0)
+            };
+            assert_eq!(met, ids[..last], "group {group}, border {border}");
+            cut += usize::from(border >= 3);
+        }
+        cursor.let_go();
+        session.end_statement();
+    }
+    assert!(cut > 20, "there are groups of many rows: {cut}");
+}
+
+#[test]
+fn marks_of_a_handful_hide_no_row_that_is_there() {
+    let (mut store, old) = world().expect("no failure");
+    // Now nobody can see what was deleted, so entries are marked: by the first of these scans, for a table scan meets none.
+    drop(old);
+    store.db.housekeeping_step();
+    let table = store.table.clone();
+    let rows = store.client.scan(&table).expect("readable");
+    let mut ids: Vec<Option<u32>> = rows.iter().map(|(_, row)| Some(row.id)).collect();
+    ids.sort_unstable();
+    ids.push(None);
+    store.client.session.commit().expect("nothing to commit");
+    let session = &mut store.client.session;
+    let moves = [true; 2 * ROWS as usize];
+    for expected in [1000, 100, 0, 3] {
+        let met = walk(session, &table, (0, Seek::OrNext), Some(expected), &moves);
+        assert_eq!(met.expect("no failure"), ids, "X12: {expected} expected");
+    }
+}

@@ -47,6 +47,17 @@ pub struct EntryMark {
     place: MarkPlace,
 }
 
+impl EntryMark {
+    /// The entry so many behind this one, of those that were taken together with it as lone ones.
+    pub fn behind(self, entries: usize) -> EntryMark {
+        let place = match self.place {
+            MarkPlace::Tree(entry) => MarkPlace::Tree(entry),
+            MarkPlace::Run((piece, block, at)) => MarkPlace::Run((piece, block, at + entries)),
+        };
+        EntryMark { place, ..self }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum MarkPlace {
     Tree(EntryRef),

@@ -51,6 +51,11 @@ mod real {
             self.calls.load(Ordering::SeqCst) != heard.calls
         }
 
+        /// True if somebody sleeps, or is about to.
+        pub(crate) fn has_sleepers(&self) -> bool {
+            self.sleepers.load(Ordering::Relaxed) > 0
+        }
+
         /// Wakes all who sleep, and keeps awake who is about to.
         pub(crate) fn ring_all(&self) {
             self.calls.fetch_add(1, Ordering::SeqCst);
@@ -111,6 +116,12 @@ mod modelled {
                 drop(self.rung.wait(now).expect("no panic"));
             }
             self.calls.load(Ordering::SeqCst) != heard.calls
+        }
+
+        /// Loom tries every order of threads anyway.
+        pub(crate) fn has_sleepers(&self) -> bool {
+            let _ = &self.rung;
+            false
         }
 
         pub(crate) fn ring_all(&self) {

@@ -71,6 +71,11 @@ impl Marks {
         self.bell(round).ring_all();
     }
 
+    /// True if others wait for the log.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.bells.iter().any(Bell::has_sleepers)
+    }
+
     /// All who wait look again: the turn was taken without a flush, or nothing will be written any more.
     pub(crate) fn wake_all(&self) {
         self.bells.iter().for_each(Bell::ring_all);

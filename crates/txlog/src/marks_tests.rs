@@ -99,6 +99,24 @@ fn the_end_of_a_flush_wakes_whom_it_served_and_one_more() {
 }
 
 #[test]
+fn a_crowd_is_who_waits_beside_the_one_that_flushes() {
+    let (model, flushes, go) = Model::new();
+    let first = commit(&model);
+    assert_eq!(flushes.recv(), Ok(1));
+    assert!(!model.marks.is_crowded(), "D37: alone, nobody is given way to");
+    let second = commit(&model);
+    sleep(A_WHILE);
+    assert!(model.marks.is_crowded(), "D37: one more sleeps");
+    for _ in 0..2 {
+        go.send(()).expect("the flush waits");
+    }
+    for one in [first, second] {
+        one.join().expect("served");
+    }
+    assert!(!model.marks.is_crowded());
+}
+
+#[test]
 fn an_error_reaches_all_who_wait() {
     let marks = Arc::new(Marks::starting_at(0));
     let (is_broken, asleep) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
