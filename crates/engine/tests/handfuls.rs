@@ -199,7 +199,7 @@ fn group_by_row(session: &mut Session, table: &PlayTable, group: u32) -> Result<
 fn a_handful_ends_where_the_prefix_and_a_late_border_do() {
     let (mut store, _old) = world().expect("no failure");
     let table = store.table.clone();
-    let (mut cut, is_third) = (0, |row: &PlayRow| row.id % 3 == 0);
+    let (mut cut, is_third) = (0, |row: &PlayRow| row.id.is_multiple_of(3));
     for few in [false, true] {
         for (at, row) in store.client.scan(&table).expect("readable") {
             let change = |old: &PlayRow| PlayRow {
