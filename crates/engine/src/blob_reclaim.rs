@@ -294,11 +294,13 @@ impl<'t> DeadValues<'t> {
 
 impl Database {
     /// Notes the values that dead versions of the batch name and no version that counts (rule S15).
-    pub(crate) fn note_dead_values(&self, batch: &CompactBatch, horizon: CommitTs) -> Result<()> {
+    pub(crate) fn note_dead_values(&self, batch: &mut CompactBatch, horizon: CommitTs) -> Result<()> {
         let mut dead = Vec::new();
-        for group in batch.large.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        let large = batch.take_large();
+        let tables = batch.tables();
+        for group in large.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let (table, row, _) = group[0];
-            let live = self.live_values(&batch.tables[table], row, horizon)?;
+            let live = self.live_values(tables[&table], row, horizon)?;
             let named = group.iter().map(|(_, _, value)| *value);
             dead.extend(named.filter(|value| live.iter().all(|other| other.addr != value.addr)));
         }

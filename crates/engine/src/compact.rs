@@ -94,7 +94,7 @@ impl<'d, F: FnMut(&Compaction) -> bool + Send> Course<'d, F> {
     fn go_on(&self, cut_of: CutOf) -> Result<bool> {
         let db = self.db;
         let mut worked = self.take(has_worked(db.settle_tags_step()))?;
-        worked |= self.take(has_worked(db.compact_step()))?;
+        worked |= self.take(has_worked(db.compact_step_for(&self.errand, Lsn::new(u64::MAX))))?;
         if !worked {
             worked |= self.take(has_worked(db.gone_step_with(cut_of)))?;
             worked |= if self.errand.threads > 1 {

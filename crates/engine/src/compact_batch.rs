@@ -1,7 +1,10 @@
 //! Compact batch: what one step of the compactor has read of its segments.
 //!
 //! Why it exists: the rows of a segment lie in the order in which they were written; they are homed in row id order. One
-//! pass collects them, with the bytes of those that are the newest of their row, so that no chunk is read twice.
+//! pass collects them, with the bytes of those that are the newest of their row, so that no chunk is read twice. Each segment is a part of
+//! its own, read and sorted by one thread (rule S60): what a step homes is walked over all parts at once (home_range.rs), never put together.
+//! Memory: a removed row leaves 24 bytes here. A step has a million of them, and memory that is touched for the first time costs more than
+//! reading the record did: so nothing is kept that can be asked for again, and lists are made as long as they are going to be.
 //! Rules: S1, S4 a segment is needed as long as it holds a version of a transaction that is not settled and not dead. AL12 payloads are
 //! kept as the log has them, and get the columns of now when they are written: with the defaults of added columns they may be a hundred
 //! times as large as the log.
@@ -14,12 +17,14 @@ use crate::homing::{Standing, standing_of};
 use crate::table::Table;
 use pbxt_base::{Addr, CommitTs, Lsn, RowId, SegmentId, TableId, TxnId};
 use pbxt_rows::BlobRef;
-use pbxt_txlog::RowRef;
-use std::collections::HashMap;
+use pbxt_txlog::{RowRef, SegmentScan};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Records between two looks at the epoch.
 const RECORDS_PER_PIN: u64 = 256;
+/// Rows of a list from which on it is made as long as the rest of the segment will need.
+const ROWS_KNOWN: usize = 4096;
 
 /// What still needs the versions of a segment.
 #[derive(Clone, Debug, Default)]
@@ -33,18 +38,22 @@ pub(crate) struct Keeper {
 /// A row of which a segment has a version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
-    pub table: usize,
     pub row: RowId,
     pub lsn: Lsn,
     /// Its payload, if that was kept.
-    pub kept: Option<Kept>,
+    pub kept: Option<KeptNo>,
     /// What it is, if the row's word named it and it was settled: nothing that comes later takes that from it.
     pub settled_head: Option<Settled>,
 }
 
+const _: () = assert!(size_of::<Candidate>() == 24);
+
+/// Number of a payload that was kept, from 1.
+pub(crate) type KeptNo = std::num::NonZeroU32;
+
 /// A payload that was kept: place in `payloads`, and the version of its columns.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
+struct Kept {
     start: u32,
     bytes: u32,
     version: u16,
@@ -60,14 +69,29 @@ pub(crate) enum Settled {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct CompactBatch {
-    pub tables: Vec<Arc<Table>>,
+    /// Of segments that follow each other.
+    pub parts: Vec<SegmentPart>,
+}
+
+/// What was read of one segment.
+#[derive(Debug)]
+pub(crate) struct SegmentPart {
+    pub segment: SegmentId,
+    pub keeper: Keeper,
+    tables: Vec<TablePart>,
+    /// Places in `tables`; none for tables that exist no more.
     by_id: HashMap<TableId, Option<usize>>,
-    pub rows: Vec<Candidate>,
-    pub payloads: Vec<u8>,
-    pub keepers: Vec<(SegmentId, Keeper)>,
+    kept: Vec<Kept>,
+    payloads: Vec<u8>,
     /// Large values that versions named, with table and row.
-    pub large: Vec<(usize, RowId, BlobRef)>,
-    pub records: u64,
+    large: Vec<(TableId, RowId, BlobRef)>,
+}
+
+/// The versions that a segment has of one table, in order of row id and LSN.
+#[derive(Debug)]
+struct TablePart {
+    table: Arc<Table>,
+    rows: Vec<Candidate>,
 }
 
 impl Keeper {
@@ -104,58 +128,126 @@ fn values_named(table: &Table, row: &RowRef<'_>) -> Result<Vec<BlobRef>> {
 }
 
 impl CompactBatch {
-    /// Reads a finished segment. False if it is still being written.
-    pub(crate) fn read(&mut self, db: &Database, segment: SegmentId, horizon: CommitTs) -> Result<bool> {
-        let Some(mut scan) = db.log.scan_finished(segment)? else {
-            return Ok(false);
+    /// Tables of which there are versions, in order of their ids.
+    pub(crate) fn tables(&self) -> BTreeMap<TableId, &Arc<Table>> {
+        let tables = self.parts.iter().flat_map(|part| &part.tables);
+        tables.map(|part| (part.table.id, &part.table)).collect()
+    }
+
+    /// Versions of a table, by part.
+    pub(crate) fn rows_of(&self, table: TableId) -> impl Iterator<Item = (usize, &[Candidate])> {
+        let parts = self.parts.iter().enumerate();
+        parts.filter_map(move |(number, part)| {
+            let place = part.by_id.get(&table).copied().flatten()?;
+            Some((number, part.tables[place].rows.as_slice()))
+        })
+    }
+
+    /// Large values that versions named, in order of table, row, and place.
+    pub(crate) fn take_large(&mut self) -> Vec<(TableId, RowId, BlobRef)> {
+        let parts = self.parts.iter_mut();
+        let mut large: Vec<_> = parts.flat_map(|part| std::mem::take(&mut part.large)).collect();
+        large.sort_unstable_by_key(|(table, row, value)| (*table, *row, value.addr));
+        large
+    }
+
+    /// A payload of the table that a part kept, with the columns of now (rule AL12); `scratch` is for one that has others.
+    pub(crate) fn payload<'b>(
+        &'b self,
+        table: &Table,
+        (part, kept): (usize, KeptNo),
+        scratch: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8]> {
+        let part = &self.parts[part];
+        let kept = part.kept[kept.get() as usize - 1];
+        let start = kept.start as usize;
+        let stored = &part.payloads[start..start + kept.bytes as usize];
+        if kept.version == table.schema().version() {
+            return Ok(stored);
+        }
+        scratch.clear();
+        table.append_converted(kept.version, stored, scratch)?;
+        Ok(scratch)
+    }
+}
+
+impl SegmentPart {
+    /// Reads a finished segment. None if it is still being written.
+    pub(crate) fn read(db: &Database, segment: SegmentId, horizon: CommitTs) -> Result<Option<Self>> {
+        let Some(scan) = db.log.scan_finished(segment)? else {
+            return Ok(None);
         };
-        let mut keeper = Keeper::default();
+        let mut part = Self {
+            segment,
+            keeper: Keeper::default(),
+            tables: Vec::new(),
+            by_id: HashMap::new(),
+            kept: Vec::new(),
+            payloads: Vec::new(),
+            large: Vec::new(),
+        };
+        part.read_all(db, scan, horizon)?;
+        for found in &mut part.tables {
+            // Stable, because it sees the stretches that rise: rows that were changed in their order are sorted by looking at them. Versions
+            // of a row come in their order.
+            found.rows.sort_by_key(|found| found.row);
+        }
+        Ok(Some(part))
+    }
+
+    fn read_all(&mut self, db: &Database, mut scan: SegmentScan, horizon: CommitTs) -> Result<()> {
+        let mut records = 0_u64;
         let mut guard = crossbeam_epoch::pin();
         while let Some((lsn, record)) = scan.next_record()? {
-            self.records += 1;
-            if self.records.is_multiple_of(RECORDS_PER_PIN) {
+            records += 1;
+            if records.is_multiple_of(RECORDS_PER_PIN) {
                 guard.repin_after(|| db.breathe());
             }
             let Some(row) = record.as_row() else { continue };
-            let Some(table) = self.table_of(db, row.table()) else {
+            let Some(place) = self.place_of(db, row.table()) else {
                 continue;
             };
             let standing = standing_of(db, row.txn(), lsn, horizon, &guard);
-            keeper.note(row.txn(), standing);
+            self.keeper.note(row.txn(), standing);
+            let table = &self.tables[place].table;
             if matches!(standing, Standing::Settled | Standing::Dead) && has_large(row.payload()) {
-                let values = values_named(&self.tables[table], &row)?;
+                let values = values_named(table, &row)?.into_iter();
                 self.large
-                    .extend(values.into_iter().map(|value| (table, row.row(), value)));
+                    .extend(values.map(|value| (row.table(), row.row(), value)));
             }
-            let word = self.tables[table].map.load_in(row.row(), &guard);
+            let word = table.map.load_in(row.row(), &guard);
             if !word.is_absent() {
                 let is_head = word.addr() == Addr::hot(lsn);
-                self.add(table, lsn, &row, is_head.then_some(standing));
+                let rest = db.store.geometry().hot_segment_bytes;
+                self.add(place, (lsn, rest), &row, is_head.then_some(standing));
             }
         }
-        self.keepers.push((segment, keeper));
-        Ok(true)
+        Ok(())
     }
 
     /// `head` is how the version stands if the row's word names it.
-    fn add(&mut self, table: usize, lsn: Lsn, row: &RowRef<'_>, head: Option<Standing>) {
+    fn add(
+        &mut self,
+        place: usize,
+        (lsn, segment_bytes): (Lsn, u64),
+        row: &RowRef<'_>,
+        head: Option<Standing>,
+    ) {
         let is_kept = head.is_some() && !row.is_tombstone();
-        let kept = is_kept.then(|| {
-            let (start, payload) = (self.payloads.len(), row.payload());
-            self.payloads.extend_from_slice(payload);
-            Kept {
-                start: start as u32,
-                bytes: payload.len() as u32,
-                version: row.schema_version(),
-            }
-        });
+        let kept = is_kept.then(|| self.keep(row)).flatten();
         let what = if row.is_tombstone() {
             Settled::Tombstone
         } else {
             Settled::Row
         };
-        self.rows.push(Candidate {
-            table,
+        let rows = &mut self.tables[place].rows;
+        if rows.len() == rows.capacity() && rows.len() >= ROWS_KNOWN {
+            // As many for each byte as there were until here, and a little more.
+            let passed = (lsn.raw() % segment_bytes).max(1);
+            let expected = rows.len() as u64 * (segment_bytes - passed) / passed;
+            rows.reserve_exact((expected + expected / 16) as usize + ROWS_KNOWN);
+        }
+        rows.push(Candidate {
             row: row.row(),
             lsn,
             kept,
@@ -163,39 +255,27 @@ impl CompactBatch {
         });
     }
 
-    /// Number of the table in `tables`; none if it exists no more: its records mean nothing.
-    fn table_of(&mut self, db: &Database, id: TableId) -> Option<usize> {
+    /// Keeps a payload; its number.
+    fn keep(&mut self, row: &RowRef<'_>) -> Option<KeptNo> {
+        let (start, payload) = (self.payloads.len(), row.payload());
+        self.payloads.extend_from_slice(payload);
+        self.kept.push(Kept {
+            start: start as u32,
+            bytes: payload.len() as u32,
+            version: row.schema_version(),
+        });
+        KeptNo::new(self.kept.len() as u32)
+    }
+
+    /// Place of the table in `tables`; none if it exists no more: its records mean nothing.
+    fn place_of(&mut self, db: &Database, id: TableId) -> Option<usize> {
         let tables = &mut self.tables;
         *self.by_id.entry(id).or_insert_with(|| {
             let table = db.catalog.by_id(id).filter(|table| !table.is_dropped())?;
-            tables.push(table);
+            let rows = Vec::new();
+            tables.push(TablePart { table, rows });
             Some(tables.len() - 1)
         })
-    }
-
-    /// Puts rows in order of table and row id, and what is large too.
-    pub(crate) fn sort(&mut self) {
-        // Stable, because it sees the stretches that rise: rows that were changed in their order are sorted by looking at them.
-        self.rows.sort_by_key(|found| (found.table, found.row, found.lsn));
-        self.large
-            .sort_unstable_by_key(|(table, row, value)| (*table, *row, value.addr));
-    }
-
-    /// A payload of the table that was kept, with the columns of now (rule AL12); `scratch` is for one that has others.
-    pub(crate) fn payload<'b>(
-        &'b self,
-        table: &Table,
-        kept: Kept,
-        scratch: &'b mut Vec<u8>,
-    ) -> Result<&'b [u8]> {
-        let start = kept.start as usize;
-        let stored = &self.payloads[start..start + kept.bytes as usize];
-        if kept.version == table.schema().version() {
-            return Ok(stored);
-        }
-        scratch.clear();
-        table.append_converted(kept.version, stored, scratch)?;
-        Ok(scratch)
     }
 }
 
@@ -264,17 +344,16 @@ mod tests {
         db.flush().expect("flushed");
         db.housekeeping_step();
         let segments = db.store.list(SegmentClass::Hot).expect("a list");
-        let mut batch = CompactBatch::default();
-        let is_finished = batch.read(&db, segments[0], db.txns.horizon());
-        assert!(is_finished.expect("readable"), "{segments:?}");
-        let kept: Vec<Kept> = batch.rows.iter().filter_map(|row| row.kept).collect();
+        let part = SegmentPart::read(&db, segments[0], db.txns.horizon());
+        let part = part.expect("readable").expect("finished");
+        let kept: Vec<KeptNo> = part.tables[0].rows.iter().filter_map(|row| row.kept).collect();
         assert!(kept.len() > 1000, "{} rows", kept.len());
         let segment_bytes = db.store.geometry().hot_segment_bytes;
-        let bytes = batch.payloads.len();
+        let bytes = part.payloads.len();
         assert!(bytes as u64 <= segment_bytes, "AL12: {bytes} of {segment_bytes}");
-        let mut scratch = Vec::new();
+        let (batch, mut scratch) = (CompactBatch { parts: vec![part] }, Vec::new());
         let payload = batch
-            .payload(&table, kept[1000], &mut scratch)
+            .payload(&table, (0, kept[1000]), &mut scratch)
             .expect("converted");
         let row = RowView::new(table.schema(), payload).expect("a row of now");
         assert_eq!(

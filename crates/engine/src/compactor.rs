@@ -5,25 +5,28 @@
 //! their words. It is not the row's move that makes it durable but the next checkpoint; until then the log has it too.
 //! States of a segment: not looked at -> needed (a transaction in it is not settled) -> free; the log's floor is the start of
 //! the first one that is not free.
-//! Rules: S1 to S6 (docs/storage.md), B1 the shape is installed before words are cleared, B6.
+//! Rules: S1 to S6 (docs/storage.md), B1 the shape is installed before words are cleared, B6. S60 for a compaction on demand segments are
+//! read, and rows judged, written and their words cleared, side by side; all of it is installed at once.
 //! Latches and I/O: its own latch, held for a step: reads segments, writes and syncs cold files; the table's shape latch for
 //! the exchange alone.
 //! After a crash: the checkpoint's shapes and words fit together; what was homed since is homed again.
 
-use crate::compact_batch::{Candidate, CompactBatch, Keeper, Kept, Settled};
+use crate::compact_batch::{CompactBatch, Keeper, KeptNo, SegmentPart, Settled};
 use crate::database::Database;
 use crate::errand::Errand;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::home_range::{HomeRange, RowGroup, shares_of};
 use crate::homing::{RowFate, fate_of};
 use crate::pacing::Progress;
 use crate::row_merge_plan::Need;
 use crate::row_output::{RowOutput, WrittenRows};
 use crate::row_pieces::{Cutter, Level, codec_of};
-use crate::row_shape::{RowRun, RowShape, SETTLED};
+use crate::row_shape::{RowPiece, RowRun, RowShape, SETTLED};
 use crate::row_writer::RowWriter;
 use crate::table::Table;
 use crossbeam_epoch::Guard;
-use pbxt_base::{Addr, CommitTs, Lsn, RowId, SegmentId, planted, stop_point};
+use pbxt_base::{Addr, CommitTs, Lsn, RowId, SegmentId, TableId, planted, stop_point};
+use pbxt_io::map_parallel;
 use pbxt_rowmap::MapWord;
 use pbxt_segment::SegmentClass;
 use std::collections::BTreeMap;
@@ -42,23 +45,32 @@ pub(crate) struct Compactor {
 
 /// A row that is homed, or whose word is cleared.
 struct Homed {
-    table: usize,
     row: RowId,
     slot: Slot,
-    /// Cleared after the install.
-    word: Option<MapWord>,
+    /// Cleared after the install; ABSENT if none is.
+    word: MapWord,
     is_gone: bool,
 }
+
+const _: () = assert!(size_of::<Homed>() == 40);
 
 /// What is written of a row.
 #[derive(Clone, Copy)]
 enum Slot {
     Nothing,
     Tombstone,
-    /// A payload of the batch.
-    Kept(Kept),
+    /// A payload of this part of the batch.
+    Kept(u32, KeptNo),
     /// The payload of the record at this LSN.
     At(Lsn),
+}
+
+/// What one thread has made of its share.
+struct HomedShare<'d> {
+    /// By range of the share.
+    rows: Vec<Vec<Homed>>,
+    /// Owners are numbers of ranges.
+    written: WrittenRows<'d>,
 }
 
 impl Database {
@@ -86,69 +98,91 @@ impl Database {
         if planted!("homing.past_snapshots") {
             horizon = CommitTs::new(u64::MAX >> 2);
         }
-        let mut batch = CompactBatch::default();
-        for segment in compactor.due(self, horizon, until)? {
+        let segments = compactor.due(self, horizon, until)?;
+        let parts = map_parallel(&segments, errand.threads, |segment| {
             errand.check(self)?;
-            batch.read(self, segment, horizon)?;
-        }
-        if batch.keepers.is_empty() {
+            SegmentPart::read(self, *segment, horizon)
+        })?;
+        let mut batch = CompactBatch {
+            parts: parts.into_iter().flatten().collect(),
+        };
+        let Some(last) = batch.parts.last().map(|part| part.segment) else {
             return Ok(Progress::Idle);
-        }
-        let homed = self.decide(&compactor, &mut batch, horizon, errand)?;
-        let written = self.write_homed(&batch, &homed, errand)?;
+        };
+        self.note_dead_values(&mut batch, horizon)?;
+        let segment_bytes = self.store.geometry().hot_segment_bytes;
+        let shares = shares_of(&batch, errand.threads, segment_bytes);
+        let homed = map_parallel(&shares, errand.threads, |share| {
+            self.home_share(&compactor, &batch, share, horizon, errand)
+        })?;
         stop_point!("compact.before_install");
-        install(&batch, &homed, &written);
+        install(&shares, &homed);
         stop_point!("compact.after_install");
-        clear_words(&batch, &homed);
-        for table in &batch.tables {
+        let works: Vec<_> = shares.iter().zip(&homed).collect();
+        map_parallel(&works, errand.threads, |(share, homed)| {
+            clear_words(share, homed);
+            Ok::<(), Error>(())
+        })?;
+        for table in batch.tables().values() {
             self.release_leaves_of(table);
         }
+        let rows = homed.iter().flat_map(|share| &share.rows).map(Vec::len).sum();
+        let bytes = homed.iter().map(|share| share.written.bytes()).sum();
+        self.upkeep.counters.compacted(&batch, rows, bytes);
         self.upkeep
-            .counters
-            .compacted(&batch, homed.len(), written.bytes());
-        let segment_bytes = self.store.geometry().hot_segment_bytes;
-        if let Some((last, _)) = batch.keepers.iter().max_by_key(|(segment, _)| *segment) {
-            self.upkeep
-                .note_looked_at((u64::from(last.raw()) + 1) * segment_bytes);
-        }
-        compactor.segments.extend(std::mem::take(&mut batch.keepers));
+            .note_looked_at((u64::from(last.raw()) + 1) * segment_bytes);
+        drop(works);
+        drop(shares);
+        let keepers = batch.parts.into_iter().map(|part| (part.segment, part.keeper));
+        compactor.segments.extend(keepers);
         compactor.raise_floor(self)?;
         Ok(Progress::Worked)
     }
 
-    /// Fate of every row of the batch, in order of table and row id; each row once.
+    /// Judges and writes the rows of some ranges, into files of their own.
+    fn home_share(
+        &self,
+        compactor: &Compactor,
+        batch: &CompactBatch,
+        share: &[HomeRange<'_>],
+        horizon: CommitTs,
+        errand: &Errand<'_>,
+    ) -> Result<HomedShare<'_>> {
+        let judge = |range| self.decide(compactor, range, horizon, errand);
+        let rows = share.iter().map(judge).collect::<Result<Vec<_>>>()?;
+        let written = self.write_homed(batch, share, &rows, errand)?;
+        Ok(HomedShare { rows, written })
+    }
+
+    /// Fate of every row of the range, in order of row id; each row once.
     fn decide(
         &self,
         compactor: &Compactor,
-        batch: &mut CompactBatch,
+        range: &HomeRange<'_>,
         horizon: CommitTs,
         errand: &Errand<'_>,
     ) -> Result<Vec<Homed>> {
-        batch.sort();
-        let mut homed = Vec::new();
+        // Of memory that is not touched none is used.
+        let mut homed = Vec::with_capacity(range.versions());
         let mut guard = crossbeam_epoch::pin();
-        for (number, group) in batch
-            .rows
-            .chunk_by(|a, b| (a.table, a.row) == (b.table, b.row))
-            .enumerate()
-        {
-            if number % 256 == 0 {
+        let (mut groups, mut number) = (range.groups(), 0_u32);
+        while let Some(group) = groups.next_group() {
+            if number.is_multiple_of(256) {
                 guard.repin_after(|| self.breathe());
                 errand.check(self)?;
             }
-            let Candidate { table, row, .. } = group[0];
-            let found = &batch.tables[table];
-            let fate = match known_fate(found, group, &guard) {
+            number = number.wrapping_add(1);
+            let row = group[0].1.row;
+            let fate = match known_fate(range.table, group, &guard) {
                 Some(fate) => fate,
-                None => fate_of(self, found, row, horizon, &guard, |_| {})?,
+                None => fate_of(self, range.table, row, horizon, &guard, |_| {})?,
             };
             match fate {
                 RowFate::None => {}
                 RowFate::Clear(word) => homed.push(Homed {
-                    table,
                     row,
                     slot: Slot::Nothing,
-                    word: Some(word),
+                    word,
                     is_gone: false,
                 }),
                 RowFate::Home {
@@ -156,30 +190,28 @@ impl Database {
                     is_tombstone,
                     word,
                 } => homed.push(Homed {
-                    table,
                     row,
-                    slot: slot_of(compactor, self, found, group, lsn, is_tombstone),
-                    word,
+                    slot: slot_of(compactor, self, range.table, group, lsn, is_tombstone),
+                    word: word.unwrap_or(MapWord::ABSENT),
                     is_gone: is_tombstone && word.is_some(),
                 }),
             }
         }
-        self.note_dead_values(batch, horizon)?;
         Ok(homed)
     }
 
-    /// Writes the slots, table by table, in sections of as few files as can be.
+    /// Writes the slots, range by range, in sections of as few files as can be.
     fn write_homed(
         &self,
         batch: &CompactBatch,
-        homed: &[Homed],
+        share: &[HomeRange<'_>],
+        homed: &[Vec<Homed>],
         errand: &Errand<'_>,
     ) -> Result<WrittenRows<'_>> {
         let mut out = RowOutput::new(self);
         let mut scratch = Vec::new();
-        for rows in homed.chunk_by(|a, b| a.table == b.table) {
-            let number = rows[0].table;
-            let table = &batch.tables[number];
+        for (number, (range, rows)) in share.iter().zip(homed).enumerate() {
+            let table = range.table;
             let shape = table.base.shape();
             let mut cutter = Cutter::for_patch(&shape, out.sizes());
             let mut writer = RowWriter::new(table.schema(), codec_of(table, Level::Upper));
@@ -217,8 +249,8 @@ impl Database {
         match found.slot {
             Slot::Nothing => Ok(()),
             Slot::Tombstone => out.push(writer, table.id, found.row, None),
-            Slot::Kept(kept) => {
-                let payload = batch.payload(table, kept, scratch)?;
+            Slot::Kept(part, kept) => {
+                let payload = batch.payload(table, (part as usize, kept), scratch)?;
                 out.push(writer, table.id, found.row, Some(payload))
             }
             Slot::At(lsn) => {
@@ -236,9 +268,9 @@ impl Database {
 
 /// The fate of a row whose word still names a version that the scan found settled (rule S3): what `fate_of` would say, but
 /// without reading from the log at random what was just read in order.
-fn known_fate(table: &Table, group: &[Candidate], guard: &Guard) -> Option<RowFate> {
+fn known_fate(table: &Table, group: &RowGroup, guard: &Guard) -> Option<RowFate> {
     // By LSN the last of the group.
-    let head = group.last()?;
+    let (_, head) = group.last()?;
     let is_tombstone = head.settled_head? == Settled::Tombstone;
     let word = table.map.load_in(head.row, guard);
     (word.addr() == Addr::hot(head.lsn)).then_some(RowFate::Home {
@@ -253,14 +285,14 @@ fn slot_of(
     compactor: &Compactor,
     db: &Database,
     table: &Table,
-    group: &[Candidate],
+    group: &RowGroup,
     lsn: Lsn,
     is_tombstone: bool,
 ) -> Slot {
     if compactor.has_homed(db, lsn) {
         return Slot::Nothing;
     }
-    let row = group[0].row;
+    let row = group[0].1.row;
     if is_tombstone {
         return if table.base.shape().has_slot(row) {
             Slot::Tombstone
@@ -268,16 +300,22 @@ fn slot_of(
             Slot::Nothing
         };
     }
-    let own = group.iter().find(|candidate| candidate.lsn == lsn);
-    own.and_then(|candidate| candidate.kept)
-        .map_or(Slot::At(lsn), Slot::Kept)
+    let own = group.iter().find(|(_, candidate)| candidate.lsn == lsn);
+    own.and_then(|(part, candidate)| Some(Slot::Kept(*part as u32, candidate.kept?)))
+        .unwrap_or(Slot::At(lsn))
 }
 
-/// Puts the pieces on top of their tables' shapes (rules B1, B5).
-fn install(batch: &CompactBatch, homed: &[Homed], written: &WrittenRows<'_>) {
-    for rows in homed.chunk_by(|a, b| a.table == b.table) {
-        let pieces = written.of(rows[0].table);
-        let table = &batch.tables[rows[0].table];
+/// Puts the pieces on top of their tables' shapes, those of all shares at once (rules B1, B5, S60).
+fn install(shares: &[Vec<HomeRange<'_>>], homed: &[HomedShare<'_>]) {
+    let mut written: BTreeMap<TableId, (&Table, Vec<Arc<RowPiece>>)> = BTreeMap::new();
+    for (share, homed) in shares.iter().zip(homed) {
+        for (number, range) in share.iter().enumerate() {
+            let pieces = homed.written.of(number);
+            let of_table = written.entry(range.table.id);
+            of_table.or_insert((range.table, Vec::new())).1.extend(pieces);
+        }
+    }
+    for (table, pieces) in written.into_values() {
         if pieces.is_empty() || table.is_dropped() {
             continue;
         }
@@ -289,9 +327,9 @@ fn install(batch: &CompactBatch, homed: &[Homed], written: &WrittenRows<'_>) {
 }
 
 /// Tells of rows that are gone, then clears the words of rows that nobody changed since. A lock bit stays.
-fn clear_words(batch: &CompactBatch, homed: &[Homed]) {
-    for rows in homed.chunk_by(|a, b| a.table == b.table) {
-        let table = &batch.tables[rows[0].table];
+fn clear_words(share: &[HomeRange<'_>], homed: &HomedShare<'_>) {
+    for (range, rows) in share.iter().zip(&homed.rows) {
+        let table = range.table;
         // First, as a clear word without this says that the row is as its index entries are (rule S6); also where there is no index,
         // for one may come.
         if rows.iter().any(|found| found.is_gone) {
@@ -299,8 +337,8 @@ fn clear_words(batch: &CompactBatch, homed: &[Homed]) {
             table.gone.add(gone.map(|found| found.row));
         }
         let guard = crossbeam_epoch::pin();
-        for found in rows {
-            let Some(word) = found.word else { continue };
+        for found in rows.iter().filter(|found| !found.word.is_absent()) {
+            let word = found.word;
             let mut now = word;
             loop {
                 let cleared = MapWord::ABSENT.keeping_lock_of(now);

@@ -11,7 +11,7 @@
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use pbxt_base::RowId;
+use pbxt_base::{RowId, verify};
 use pbxt_rowmap::ROW_MAX;
 use roaring::{RoaringBitmap, RoaringTreemap};
 use std::collections::BTreeMap;
@@ -95,12 +95,30 @@ impl GoneSet {
         Arc::make_mut(Arc::make_mut(node)[leaf].get_or_insert_default())
     }
 
-    fn insert(&mut self, row: u64) {
-        self.len += u64::from(self.leaf_mut(row).insert(place_of(row).2));
+    fn insert(&mut self, rows: impl Iterator<Item = u64>) {
+        self.change_leaves(rows, RoaringBitmap::insert);
     }
 
-    fn remove(&mut self, row: u64) {
-        self.len -= u64::from(self.leaf_mut(row).remove(place_of(row).2));
+    fn remove(&mut self, rows: impl Iterator<Item = u64>) {
+        self.change_leaves(rows, RoaringBitmap::remove);
+    }
+
+    /// Changes one bit for each row. A leaf is looked for once for all its rows that follow each other.
+    fn change_leaves(
+        &mut self,
+        rows: impl Iterator<Item = u64>,
+        change: impl Fn(&mut RoaringBitmap, u32) -> bool,
+    ) {
+        let mut rows = rows.peekable();
+        while let Some(first) = rows.peek().copied() {
+            let leaf = self.leaf_mut(first);
+            let before = leaf.len();
+            while let Some(row) = rows.next_if(|row| row >> LEAF_LOG2 == first >> LEAF_LOG2) {
+                change(leaf, place_of(row).2);
+            }
+            let now = leaf.len();
+            self.len = self.len + now - before;
+        }
     }
 
     /// Lets leaves and nodes go that are empty, where rows were removed.
@@ -142,13 +160,22 @@ impl GoneRows {
 
     /// Adds rows; the caller clears their words afterwards (rule B7). Costs the leaves that these are in.
     pub(crate) fn add(&self, rows: impl Iterator<Item = RowId>) {
-        self.change(|set| rows.for_each(|row| set.insert(row.raw())));
+        self.change(|set| set.insert(rows.map(RowId::raw)));
     }
 
     /// Removes rows (rule B9).
     pub(crate) fn remove(&self, rows: &RoaringTreemap) {
         self.change(|set| {
-            rows.iter().for_each(|row| set.remove(row));
+            // All of them, as after a compaction: what is removed is in it.
+            if rows.len() == set.len {
+                verify!(
+                    rows.iter().all(|row| set.contains(RowId::new(row))),
+                    "B9: a cut is of the set"
+                );
+                *set = GoneSet::default();
+                return;
+            }
+            set.remove(rows.iter());
             set.shrink(rows);
         });
     }

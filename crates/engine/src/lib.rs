@@ -126,6 +126,7 @@ mod gone;
 mod gone_sweep;
 mod guards;
 mod held_rows;
+mod home_range;
 mod homing;
 pub mod host;
 mod host_record;

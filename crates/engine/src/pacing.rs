@@ -102,7 +102,7 @@ pub struct UpkeepCounters {
 impl UpkeepCounters {
     pub(crate) fn compacted(&self, batch: &CompactBatch, rows: usize, bytes: u64) {
         self.homing_bytes_written.add(bytes);
-        self.segments_compacted.add(batch.keepers.len() as u64);
+        self.segments_compacted.add(batch.parts.len() as u64);
         self.rows_homed.add(rows as u64);
     }
 

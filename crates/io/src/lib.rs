@@ -32,6 +32,6 @@ pub use keys::{KeyFile, KeySource, NoKeys, SecretKey};
 pub use lane::{Answer, Lane};
 pub use measured_disk::MeasuredDisk;
 pub use os_disk::{OsDisk, is_passing_want};
-pub use parallel::{for_each_parallel, memory_bytes, parallelism, random_u128};
+pub use parallel::{for_each_parallel, map_parallel, memory_bytes, parallelism, random_u128};
 pub use poison::Poison;
 pub use worker::{StopSignal, Worker};

@@ -6,6 +6,7 @@
 use crate::instruments::as_thread;
 use pbxt_base::Error;
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -53,6 +54,24 @@ pub fn for_each_parallel<P: Sync, E: Send>(
         };
         handles.into_iter().map(join).fold(Ok(()), Result::and)
     })
+}
+
+/// What `work` makes of every piece, in the order of the pieces; as [`for_each_parallel`].
+pub fn map_parallel<P: Sync, T: Send + Sync, E: Send>(
+    pieces: &[P],
+    threads: usize,
+    work: impl Fn(&P) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let made: Vec<(&P, OnceLock<T>)> = pieces.iter().map(|piece| (piece, OnceLock::new())).collect();
+    for_each_parallel(&made, threads, |(piece, made)| {
+        // Nobody else has this piece.
+        let _ = made.set(work(piece)?);
+        Ok(())
+    })?;
+    Ok(made
+        .into_iter()
+        .filter_map(|(_, made)| made.into_inner())
+        .collect())
 }
 
 /// Bytes of memory of this machine.
@@ -129,5 +148,18 @@ mod tests {
             }),
             Err("seven")
         );
+    }
+
+    #[test]
+    fn what_is_made_comes_in_the_order_of_the_pieces_or_a_failure_does() {
+        let pieces: Vec<u64> = (0..100).collect();
+        let doubled = map_parallel(&pieces, 4, |piece| Ok::<u64, ()>(piece * 2));
+        assert_eq!(doubled, Ok((0..200).step_by(2).collect()));
+        let failed = map_parallel(
+            &pieces,
+            4,
+            |piece| if *piece == 7 { Err("seven") } else { Ok(*piece) },
+        );
+        assert_eq!(failed, Err("seven"));
     }
 }
