@@ -212,6 +212,7 @@ impl Cursor {
         self.index.change_to(number);
         self.index.ended = true;
         self.index.lone.reset();
+        self.index.handful.reset();
         self.index.end = None;
         self.index.must_match = false;
         self.index.ahead.expect(0);

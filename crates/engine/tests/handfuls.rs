@@ -278,3 +278,24 @@ fn marks_of_a_handful_hide_no_row_that_is_there() {
         assert_eq!(met.expect("no failure"), ids, "X12: {expected} expected");
     }
 }
+
+#[test]
+fn a_scan_that_begins_shows_nothing_of_the_one_before_it() {
+    let (mut store, _old) = world().expect("no failure");
+    let table = store.table.clone();
+    let session = &mut store.client.session;
+    session.begin_statement().expect("idle");
+    let mut cursor = Cursor::new(&table.table);
+    cursor.bind(session, Bind::default()).expect("current");
+    cursor.index_start(session, 0).expect("an index");
+    cursor.expect(16);
+    let first = cursor.index_edge(session, false, |_| Ok(()));
+    assert!(first.expect("readable"), "X60: others wait behind it");
+    cursor.index_start(session, 1).expect("an index");
+    for forward in [true, false] {
+        let found = cursor.index_move(session, forward, false, |_| Ok(()));
+        assert!(!found.expect("readable"), "nothing was sought");
+    }
+    cursor.let_go();
+    session.end_statement();
+}
