@@ -105,8 +105,10 @@ fn a_crowd_is_who_waits_beside_the_one_that_flushes() {
     assert_eq!(flushes.recv(), Ok(1));
     assert!(!model.marks.is_crowded(), "D37: alone, nobody is given way to");
     let second = commit(&model);
-    sleep(A_WHILE);
-    assert!(model.marks.is_crowded(), "D37: one more sleeps");
+    // However long a busy machine takes to get there: it is the only thing that thread can do.
+    while !model.marks.is_crowded() {
+        sleep(Duration::from_millis(1));
+    }
     for _ in 0..2 {
         go.send(()).expect("the flush waits");
     }
