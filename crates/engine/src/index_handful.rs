@@ -175,6 +175,7 @@ impl Cursor {
             }
         }
         let Handful { entries, rows, .. } = handful;
+        self.table.prefetch_words(entries.iter().map(|entry| entry.row));
         let places = entries.iter_mut().map(|entry| (entry.row, &mut entry.ready));
         self.table.make_all_ready(&session.db, rows, places);
         Ok(())

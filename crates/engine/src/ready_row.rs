@@ -155,6 +155,12 @@ impl RowBase {
 }
 
 impl Table {
+    /// Asks for the words of rows that are made ready next: loaded one by one each would be a wait for memory.
+    pub(crate) fn prefetch_words(&self, rows: impl Iterator<Item = RowId>) {
+        let guard = crossbeam_epoch::pin();
+        rows.for_each(|row| self.map.prefetch(row, &guard));
+    }
+
     /// Makes these rows ready, at most `READY_MAX` of them, each where it says; those of the log are asked for.
     pub(crate) fn make_all_ready<'r>(
         &self,

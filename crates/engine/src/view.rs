@@ -68,13 +68,13 @@ impl View {
     }
 
     fn judge_anew(&mut self, db: &Database, stamp: Stamp, guard: &Guard) -> Verdict {
-        let standing = db.txns.standing(stamp.txn, stamp.lsn, guard);
+        let (standing, has_voids) = db.txns.standing_with_voids(stamp.txn, stamp.lsn, guard);
         let verdict = judge(&self.viewer, stamp, standing);
         if !self.reader.is_none() {
             self.pass_over(db, stamp.txn, standing);
         }
         let settled_question = self.viewer.mode == ReadMode::Snapshot && stamp.txn != self.viewer.own;
-        if settled_question && !db.txns.carries_voids(stamp.txn, guard) {
+        if settled_question && !has_voids {
             self.kept_txn = stamp.txn;
             self.kept = verdict;
         }

@@ -83,11 +83,10 @@ impl Body {
             let counts = leaf.counts();
             let kept = out.places.len();
             if counts.dead < counts.count {
-                while index < counts.count && out.places.len() < max {
-                    self.take(leaf, index, counts.dead > 0, out)
-                        .inspect_err(|_| out.places.truncate(kept))?;
-                    index += 1;
-                }
+                let slots = index..counts.count;
+                index += self
+                    .take(leaf, slots, counts.dead > 0, out, max)
+                    .inspect_err(|_| out.places.truncate(kept))?;
             } else {
                 index = counts.count;
             }
@@ -125,11 +124,10 @@ impl Body {
             let kept = out.places.len();
             index = index.min(counts.count);
             if counts.dead < counts.count {
-                while index > 0 && out.places.len() < max {
-                    self.take(leaf, index - 1, counts.dead > 0, out)
-                        .inspect_err(|_| out.places.truncate(kept))?;
-                    index -= 1;
-                }
+                let slots = (0..index).rev();
+                index -= self
+                    .take(leaf, slots, counts.dead > 0, out, max)
+                    .inspect_err(|_| out.places.truncate(kept))?;
             } else {
                 index = 0;
             }
@@ -152,21 +150,43 @@ impl Body {
         }
     }
 
-    /// Takes one slot into the batch, unless its entry is dead.
-    #[inline]
+    /// Takes slots into the batch until that holds `max` entries, without those that are dead; how many slots that were. Which ones are dead
+    /// is asked when all have been asked for: one by one each would be a wait for memory.
     fn take(
         &self,
         leaf: NodeRef<'_>,
-        index: usize,
+        mut slots: impl Iterator<Item = usize>,
         some_are_dead: bool,
         out: &mut Batch,
-    ) -> Result<(), Restart> {
-        let place = leaf.slot(index)?.place;
-        if !(some_are_dead && self.entry(place).is_dead()) {
-            self.arena.prefetch(place);
-            out.places.push(place);
+        max: usize,
+    ) -> Result<usize, Restart> {
+        let mut taken = 0;
+        loop {
+            let kept = out.places.len();
+            for index in slots.by_ref().take(max.saturating_sub(kept)) {
+                let place = leaf.slot(index)?.place;
+                self.arena.prefetch(place);
+                out.places.push(place);
+            }
+            let more = out.places.len() - kept;
+            taken += more;
+            if !some_are_dead || more == 0 {
+                return Ok(taken);
+            }
+            self.drop_dead(&mut out.places, kept);
         }
-        Ok(())
+    }
+
+    /// Leaves dead entries out of the places from `begin` on.
+    fn drop_dead(&self, places: &mut Vec<u32>, begin: usize) {
+        let mut end = begin;
+        for at in begin..places.len() {
+            if !self.entry(places[at]).is_dead() {
+                places[end] = places[at];
+                end += 1;
+            }
+        }
+        places.truncate(end);
     }
 
     /// Number of entries with exactly this key (dead ones included), and the leaf position they were counted from.

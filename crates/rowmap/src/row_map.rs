@@ -12,7 +12,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crossbeam_epoch::Guard;
-use pbxt_base::{RowId, invariant};
+use pbxt_base::{RowId, invariant, prefetch_at};
 
 use crate::MapWord;
 use crate::radix::{FANOUT_LOG2, Inner, LEAF_WORDS, LEAF_WORDS_LOG2, Leaf, SEALED, Subtree, get_or_create};
@@ -93,6 +93,15 @@ impl RowMap {
         self.find(leaf_no(row), guard).map_or(MapWord::ABSENT, |leaf| {
             MapWord::from_raw(leaf.words[offset(row)].load(Ordering::Acquire))
         })
+    }
+
+    /// Asks the processor for the row's word, which will be loaded soon.
+    #[inline]
+    pub fn prefetch(&self, row: RowId, guard: &Guard) {
+        if let Some(leaf) = self.find(leaf_no(row), guard) {
+            let word = &raw const leaf.words[offset(row)];
+            prefetch_at(word.cast(), size_of::<u64>());
+        }
     }
 
     /// False if the row's word is no tombstone, and was none since its leaf was made (rule M4). Reads less than `load`.

@@ -151,21 +151,20 @@ impl TxnTable {
     /// What a viewer must know about the writer of the version at `lsn`.
     #[inline]
     pub fn standing(&self, id: TxnId, lsn: Lsn, guard: &Guard) -> Standing {
+        self.standing_with_voids(id, lsn, guard).0
+    }
+
+    /// The same, and whether any version of the transaction is void: then its versions must be judged one by one.
+    #[inline]
+    pub fn standing_with_voids(&self, id: TxnId, lsn: Lsn, guard: &Guard) -> (Standing, bool) {
         let (status, has_void) = self.answer(id, guard);
-        Standing {
-            status,
-            void: has_void && self.voids.contains(id, lsn),
-        }
+        let void = has_void && self.voids.contains(id, lsn);
+        (Standing { status, void }, has_void)
     }
 
     /// True if a savepoint or statement rollback of its transaction undid the version at `lsn`.
     pub fn is_void(&self, id: TxnId, lsn: Lsn, guard: &Guard) -> bool {
         self.answer(id, guard).1 && self.voids.contains(id, lsn)
-    }
-
-    /// True if any version of the transaction is void: then its versions must be judged one by one.
-    pub fn carries_voids(&self, id: TxnId, guard: &Guard) -> bool {
-        self.answer(id, guard).1
     }
 
     #[inline]
