@@ -1,4 +1,5 @@
-"""Charts of the report, each as SVG and as PNG: how far the targets are reached, gains of single statements, curves over the number of clients.
+"""Charts of the report, each as SVG and as PNG: how far the targets are reached, gains of single statements, curves over the number of clients
+and over the seconds of a run.
 
 Why bars show gains: times, rates and bytes of one work stand in one picture only if more to the right always means better, so each bar
 is how many times better than InnoDB an engine is, on a logarithmic scale, with its own figure written behind it. Engines have the same
@@ -9,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
+from bench import curves as over_time
 from bench.curves import COLOURS, save
 from bench.record import value_text
 from bench.targets import BASE, ENGINE
@@ -50,6 +52,9 @@ def draw_all(figures, works, judged, folder):
         if curves:
             save(draw_curves(figures, work, curves), folder / f"{work.name}-curves")
             names.append(f"{work.name}-curves")
+        if figures.curves(work.name):
+            over_time.draw(figures.curves(work.name), folder / f"{work.name}-seconds", work.heading(), ignored=1)
+            names.append(f"{work.name}-seconds")
     return names
 
 

@@ -22,6 +22,7 @@ class Figures:
     def __init__(self):
         self._values = {}  # {(work, measure, at): {engine: [value of each repetition]}}
         self._units = {}  # {(work, measure): unit}
+        self._curves = {}  # {work: {measure: {engine: [values of each second, of each repetition]}}}
 
     def add(self, work, measure, engine, value, unit="s", at=None):
         """One value of one repetition."""
@@ -30,6 +31,14 @@ class Figures:
         if self._units.setdefault((work, measure), unit) != unit:
             raise ValueError(f"{work}, {measure}: the unit was {self._units[work, measure]}, and now is {unit}")
         self._values.setdefault((work, measure, at), {}).setdefault(engine, []).append(value)
+
+    def add_curve(self, work, measure, engine, series):
+        """What a measure was in each second of one repetition."""
+        self._curves.setdefault(work, {}).setdefault(measure, {}).setdefault(engine, []).append(list(series))
+
+    def curves(self, work):
+        """{measure: {engine: [series of each repetition]}}; {} where nothing was noted second by second."""
+        return self._curves.get(work, {})
 
     def works(self):
         """Names of the works that have figures."""

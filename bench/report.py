@@ -165,6 +165,7 @@ def finish(runner, works, options):
             for one in judged
         ],
         "figures": runner.figures.as_list(),
+        "curves": {work.name: runner.figures.curves(work.name) for work in works if runner.figures.curves(work.name)},
         "seconds": runner.seconds,
     }  # fmt: skip
     (folder / "report.json").write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")

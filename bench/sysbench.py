@@ -25,6 +25,7 @@ class Load:
     count: int  # transactions
     rate: float  # of them a second, over the whole run
     slowest: float | None  # the slowest second in percent of the median second, without the first; None in a run of less than three
+    seconds: tuple = ()  # transactions in each second, the first one too
 
 
 def base_words(server, database):
@@ -72,6 +73,7 @@ def parse(output, name="sysbench"):
     done = DONE.search(output)
     if not done or int(done[1]) == 0:
         raise Problem(f"{name} finished no transaction: {output.strip()[-400:]}")
-    seconds = [float(value) for value in SECOND.findall(output)][1:]
-    middle = statistics.median(seconds) if len(seconds) >= 2 else 0
-    return Load(int(done[1]), float(done[2]), 100 * min(seconds) / middle if middle else None)
+    seconds = tuple(float(value) for value in SECOND.findall(output))
+    counted = seconds[1:]
+    middle = statistics.median(counted) if len(counted) >= 2 else 0
+    return Load(int(done[1]), float(done[2]), 100 * min(counted) / middle if middle else None, seconds)

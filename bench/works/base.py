@@ -108,6 +108,12 @@ class Turn:
         """One figure."""
         self.results.add(self.work.name, measure, self.engine, value, unit, at)
 
+    def record_seconds(self, measure, load):
+        """What sysbench counted in each second of a run, for a chart, and the slowest second in percent of the median one."""
+        self.results.add_curve(self.work.name, measure, self.engine, load.seconds)
+        if load.slowest is not None:
+            self.record(f"{measure}, slowest second", load.slowest, "%")
+
     def time(self, measure, statement, repeats=1, compare=True):
         """Records the seconds of a statement, the median where it runs several times (a short one more often), or of a list of statements
         together. The answer, of a list the last one, is compared with the other engines', unless they may differ in it."""

@@ -92,8 +92,7 @@ class Oltp(SysbenchWork):
     def _tests(self, turn, tests):
         for test in tests:
             load = turn.load(test, self.words(turn, test), self.size.clients, self.size.seconds)
-            if load.slowest is not None:
-                turn.record(f"{test}, slowest second", load.slowest, "%")
+            turn.record_seconds(test, load)
 
 
 class LargerThanMemory(SysbenchWork):
@@ -123,8 +122,7 @@ class LargerThanMemory(SysbenchWork):
         self._varchar(turn)
         for test in ("oltp_read_only", "oltp_read_write"):
             load = turn.load(test, self.words(turn, test, "--rand-type=uniform"), self.size.clients, self.size.seconds)
-            if load.slowest is not None:
-                turn.record(f"{test}, slowest second", load.slowest, "%")
+            turn.record_seconds(test, load)
 
     def _varchar(self, turn):
         """The same rows in columns of variable length, loaded by one statement."""

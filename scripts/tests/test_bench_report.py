@@ -58,7 +58,7 @@ class DryTurn(base.Turn):
     def load(self, measure, words, clients, seconds, at=None, unit="1/s", factor=1):
         self.commands.append(words)
         self.record(measure, 100.0 * factor, unit, at)
-        return sysbench.Load(100, 100.0, 90.0)
+        return sysbench.Load(100, 100.0, 90.0, (100.0, 90.0, 110.0))
 
     def bytes_on_disk(self, measure, rows):
         self.record(measure, 50.0, "bytes/row")
@@ -316,11 +316,21 @@ SYSBENCH = """[ 1s ] thds: 2 tps: 10.00 qps: 1 (r/w/o: 1/0/0) lat (ms,95%): 1.00
 
 
 def test_what_sysbench_prints_is_read_and_its_first_second_does_not_count_for_evenness():
-    assert sysbench.parse(SYSBENCH) == sysbench.Load(290, 72.5, 60.0)
+    assert sysbench.parse(SYSBENCH) == sysbench.Load(290, 72.5, 60.0, (10.0, 100.0, 60.0, 120.0))
     short = sysbench.parse("\n".join(SYSBENCH.splitlines()[:2] + SYSBENCH.splitlines()[4:]))
     assert short.slowest is None
     with pytest.raises(Problem):
         sysbench.parse(SYSBENCH.replace("290", "0"))
+
+
+def test_sysbench_is_noted_second_by_second(monkeypatch):
+    for work in (works.Oltp(options()), works.LargerThanMemory(options())):
+        _, results = dry_run(work, monkeypatch)
+        noted = results.curves(work.name)
+        assert set(noted) == {measure.removesuffix(", slowest second") for measure in results.measures(work.name) if measure.endswith("slowest second")}
+        assert {engine for curves in noted.values() for engine in curves} >= {"PBXT", "InnoDB"}
+        assert all(series == [[100.0, 90.0, 110.0]] for curves in noted.values() for series in curves.values())
+    assert not Figures().curves("sysbench")
 
 
 def test_a_load_counts_the_processor_time_of_each_transaction(monkeypatch):
@@ -444,8 +454,9 @@ def test_the_report_begins_with_failures_and_ends_with_the_targets():
 def test_charts_are_drawn_as_svg_and_png_with_their_units(tmp_path):
     done = sample_runner()
     judged = [targets.judge(target("cost", 0.25), figures_of(("w", "m", "PBXT", [1.0], "s", None), ("w", "m", "InnoDB", [4.0], "s", None)))]
+    done.figures.add_curve("two_steps", "rate", "PBXT", (70.0, 80.0, 90.0))
     names = charts.draw_all(done.figures, [TwoSteps(options())], judged, tmp_path)
-    assert names == ["targets", "two_steps-bars", "two_steps-curves"]
+    assert names == ["targets", "two_steps-bars", "two_steps-curves", "two_steps-seconds"]
     for name in names:
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "</svg>" in (tmp_path / f"{name}.svg").read_text(encoding="utf-8")

@@ -24,8 +24,9 @@ use crate::seek::SeekPos;
 use crate::strip::Strip;
 use crate::tree::Tree;
 
-/// Entries of the first read of a tree; a seek by a whole unique key looks at one or two.
+/// Entries of the first read of a tree: where a range begins, and of a whole key, which mostly has one, and one behind it.
 const FIRST_BATCH: usize = 8;
+const FIRST_BATCH_OF_KEY: usize = 2;
 const BATCH_MAX: usize = 256;
 
 /// A part and the position in it.
@@ -97,7 +98,7 @@ impl MergedCursor {
         forward: bool,
     ) -> Result<()> {
         self.forward = forward;
-        self.seek_parts(parts, cache, pos, |_| true)
+        self.seek_parts(parts, cache, pos, FIRST_BATCH, |_| true)
     }
 
     /// Goes forward from a cut to entries with exactly the cut's key, and to all of those right of it. Behind them, and where there
@@ -111,13 +112,14 @@ impl MergedCursor {
         cache: &Arc<BlockCache>,
         pos: &SeekPos<'_>,
     ) -> Result<()> {
+        self.forward = true;
         if parts.runs.len() < 2 {
             // The only one has most keys that are sought: asking would cost more than it saves.
-            return self.seek(parts, cache, pos, true);
+            return self.seek_parts(parts, cache, pos, FIRST_BATCH_OF_KEY, |_| true);
         }
-        self.forward = true;
         let hash = key_hash(pos.key);
-        self.seek_parts(parts, cache, pos, |run| run.may_contain_hashed(pos.key, hash))
+        let may_have = |run: &Run| run.may_contain_hashed(pos.key, hash);
+        self.seek_parts(parts, cache, pos, FIRST_BATCH_OF_KEY, may_have)
     }
 
     fn seek_parts(
@@ -125,11 +127,12 @@ impl MergedCursor {
         parts: &IndexParts,
         cache: &Arc<BlockCache>,
         pos: &SeekPos<'_>,
+        first: usize,
         is_wanted: impl Fn(&Run) -> bool,
     ) -> Result<()> {
         self.seeks += 1;
         self.order.clear();
-        let sought = self.seek_sources(parts, cache, pos, is_wanted);
+        let sought = self.seek_sources(parts, cache, pos, first, is_wanted);
         if sought.is_err() {
             self.clear();
         }
@@ -143,12 +146,13 @@ impl MergedCursor {
         parts: &IndexParts,
         cache: &Arc<BlockCache>,
         pos: &SeekPos<'_>,
+        first: usize,
         is_wanted: impl Fn(&Run) -> bool,
     ) -> Result<()> {
         let mut number = 0;
         for tree in parts.trees().filter(|tree| !tree.is_empty()) {
             self.place_tree(number, tree);
-            self.seek_tree(number, pos);
+            self.seek_tree(number, pos, first);
             self.put_in_order(number);
             number += 1;
         }
@@ -180,7 +184,7 @@ impl MergedCursor {
         });
     }
 
-    fn seek_tree(&mut self, number: usize, pos: &SeekPos<'_>) {
+    fn seek_tree(&mut self, number: usize, pos: &SeekPos<'_>, first: usize) {
         let Source::Tree {
             tree,
             batch,
@@ -190,11 +194,11 @@ impl MergedCursor {
         else {
             return;
         };
-        (*at, *limit) = (0, FIRST_BATCH);
+        (*at, *limit) = (0, first);
         if self.forward {
-            tree.read_batch_forward(pos, batch, FIRST_BATCH);
+            tree.read_batch_forward(pos, batch, first);
         } else {
-            tree.read_batch_backward(pos, batch, FIRST_BATCH);
+            tree.read_batch_backward(pos, batch, first);
         }
     }
 
