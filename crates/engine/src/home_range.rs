@@ -144,10 +144,9 @@ mod tests {
     use crate::session::Session;
     use crate::write::NewVersion;
     use pbxt_base::Lsn;
-    use pbxt_io::Disk;
     use pbxt_rows::{Column, ColumnKind, RowBuilder, Schema};
     use pbxt_segment::{Geometry, SegmentClass};
-    use pbxt_testkit::{Fault, SimDisk};
+    use pbxt_testkit::SimDisk;
     use std::collections::BTreeMap;
 
     /// Rows of a base piece.
@@ -155,17 +154,13 @@ mod tests {
     const PIECES: u64 = 3;
 
     fn database() -> Arc<Database> {
-        database_on(&SimDisk::new())
-    }
-
-    fn database_on(disk: &SimDisk) -> Arc<Database> {
         let options = Options {
             geometry: Geometry::small(),
             cache_bytes: 1 << 20,
             background: false,
             ..Options::default()
         };
-        Database::open(Arc::new(disk.clone()), &options).expect("a new database")
+        Database::open(Arc::new(SimDisk::new()), &options).expect("a new database")
     }
 
     fn table(db: &Arc<Database>, name: &str) -> Arc<Table> {
@@ -298,40 +293,6 @@ mod tests {
             1,
             "S60: of little there is one"
         );
-    }
-
-    /// Whichever write it is, and whoever has ended by then: the files that others have finished go too.
-    #[test]
-    fn a_share_that_fails_leaves_no_file_of_the_others() {
-        let disk = SimDisk::new();
-        let db = database_on(&disk);
-        let tables = ["a", "b"].map(|name| with_pieces(&db, name));
-        let rows = remove(&db, &tables);
-        let errand = Errand::of_compaction(4);
-        let (mut failures, mut nth) = (0, 1);
-        loop {
-            let before = disk.list().expect("a list");
-            let prefix = "cold-".to_owned();
-            disk.plant(Fault::FailWrite { prefix, nth });
-            let Err(error) = db.compact_step_for(&errand, Lsn::new(u64::MAX)) else {
-                break;
-            };
-            assert!(error.to_string().contains("cold-"), "{error}");
-            assert_eq!(disk.list().expect("a list"), before, "S60: write {nth}");
-            failures += 1;
-            nth += 1;
-        }
-        assert!(
-            failures > 2,
-            "S60: {failures} writes have failed, and there are three shares"
-        );
-        let guard = crossbeam_epoch::pin();
-        for (table, row) in tables
-            .iter()
-            .flat_map(|table| rows.iter().map(move |row| (table, row)))
-        {
-            assert!(table.map.load_in(*row, &guard).is_absent(), "S3: {row:?}");
-        }
     }
 
     #[test]

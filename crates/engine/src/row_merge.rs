@@ -88,14 +88,13 @@ impl Database {
                 return Err(error);
             }
         }
-        let mut written: Vec<_> = written.into_iter().filter_map(OnceLock::into_inner).collect();
+        let written: Vec<_> = written.into_iter().filter_map(OnceLock::into_inner).collect();
         stop_point!("merge.before_install");
-        for (part, rows) in parts.iter().zip(&mut written) {
+        for (part, rows) in parts.iter().zip(&written) {
             for &number in part {
                 jobs[number].install(&rows.of(number));
                 merger.aside.forget(&jobs[number].table.id);
             }
-            rows.note_named();
         }
         stop_point!("merge.after_install");
         errand.note_read(jobs_bytes(&jobs));

@@ -30,13 +30,9 @@ pub(crate) struct RowOutput<'db> {
     sizes: PieceSizes,
 }
 
-/// Durable pieces with their owners, held in flight (rule B6) until this is dropped. Dropped before `note_named`, it removes its files: of
-/// pieces that threads write side by side all are named or none.
+/// Durable pieces with their owners, held in flight (rule B6) until this is dropped.
 pub(crate) struct WrittenRows<'db> {
-    db: &'db Database,
-    pieces: Vec<(usize, Arc<RowPiece>)>,
-    /// Files that nothing names.
-    files: Vec<SegmentId>,
+    pub pieces: Vec<(usize, Arc<RowPiece>)>,
     _job: Option<PieceJob<'db>>,
 }
 
@@ -50,24 +46,6 @@ impl WrittenRows<'_> {
     pub(crate) fn of(&self, owner: usize) -> Vec<Arc<RowPiece>> {
         let own = self.pieces.iter().filter(|(found, _)| *found == owner);
         own.map(|(_, piece)| Arc::clone(piece)).collect()
-    }
-
-    /// Shapes name the files from now on.
-    pub(crate) fn note_named(&mut self) {
-        self.files.clear();
-    }
-}
-
-impl Drop for WrittenRows<'_> {
-    fn drop(&mut self) {
-        remove_files(self.db, self.files.iter().copied());
-    }
-}
-
-/// Removes files that nothing names. What cannot go now is removed by the next checkpoint or opening.
-fn remove_files(db: &Database, files: impl Iterator<Item = SegmentId>) {
-    for id in files {
-        let _ = db.store.remove_piece(SegmentClass::Cold, id);
     }
 }
 
@@ -149,11 +127,9 @@ impl<'db> RowOutput<'db> {
                 pieces.push((*owner, Arc::new(RowPiece::open(Arc::clone(&file), *section)?)));
             }
         }
-        let files = std::mem::take(&mut self.files);
+        self.files.clear();
         Ok(WrittenRows {
-            db: self.db,
             pieces,
-            files: files.into_iter().map(|(id, _)| id).collect(),
             _job: self.job.take(),
         })
     }
@@ -161,6 +137,9 @@ impl<'db> RowOutput<'db> {
 
 impl Drop for RowOutput<'_> {
     fn drop(&mut self) {
-        remove_files(self.db, self.files.iter().map(|(id, _)| *id));
+        for (id, _) in &self.files {
+            // Nothing names it. If it cannot go now, the next checkpoint or opening removes it.
+            let _ = self.db.store.remove_piece(SegmentClass::Cold, *id);
+        }
     }
 }
