@@ -24,8 +24,14 @@ class Load:
 
     count: int  # transactions
     rate: float  # of them a second, over the whole run
-    slowest: float | None  # the slowest second in percent of the median second, without the first; None in a run of less than three
-    seconds: tuple = ()  # transactions in each second, the first one too
+    seconds: tuple  # transactions in each second
+
+    @property
+    def slowest(self):
+        """The slowest second in percent of the median second, without the first one; None in a run of less than three."""
+        counted = self.seconds[1:]
+        middle = statistics.median(counted) if len(counted) >= 2 else 0
+        return 100 * min(counted) / middle if middle else None
 
 
 def base_words(server, database):
@@ -73,7 +79,4 @@ def parse(output, name="sysbench"):
     done = DONE.search(output)
     if not done or int(done[1]) == 0:
         raise Problem(f"{name} finished no transaction: {output.strip()[-400:]}")
-    seconds = tuple(float(value) for value in SECOND.findall(output))
-    counted = seconds[1:]
-    middle = statistics.median(counted) if len(counted) >= 2 else 0
-    return Load(int(done[1]), float(done[2]), 100 * min(counted) / middle if middle else None, seconds)
+    return Load(int(done[1]), float(done[2]), tuple(float(value) for value in SECOND.findall(output)))
