@@ -87,6 +87,9 @@ class ha_pbxt final : public handler {
   int multi_range_read_init(RANGE_SEQ_IF* sequence, void* parameter, uint ranges, uint mode,
                             HANDLER_BUFFER* buffer) override;
   int multi_range_read_next(range_id_t* range) override;
+  /* For counted_range.cc. */
+  bool counts_ranges() const { return session_ && !takes_newest(); }
+  int count_range(const pbxt_range& range, ulonglong* rows);
   void unlock_row() override { pbxt_unlock_row(cursor_); }
   /* Rule T45: while one of merged scans comes back to a row, the others go on. */
   void try_semi_consistent_read(bool on) override {
@@ -154,6 +157,10 @@ class ha_pbxt final : public handler {
   void unbind();
   int read_newest(bool on);
 
+  /* Reads lock rows, or are not of what the snapshot sees. */
+  bool takes_newest() const {
+    return binding_.lock_mode != PBXT_LOCK_NONE || binding_.for_write || reads_newest_;
+  }
   bool skips_rows_it_cannot_change() const;
   bool checks_uniqueness(uint index) const;
   bool has_checked_keys() const;

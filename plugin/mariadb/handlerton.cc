@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "counted_range.h"
 #include "definition_files.h"
 #include "error_map.h"
 #include "foreign_keys_ddl.h"
@@ -194,6 +195,7 @@ void install_table_hooks(handlerton* hton) {
   hton->table_options = table_options;
   hton->tablefile_extensions = no_file_extensions;
   hton->show_status = show_engine_status;
+  hton->create_group_by = count_range;
 }
 
 }  // namespace pbxt

@@ -160,6 +160,7 @@ typedef struct pbxt_counters { /* totals since open unless "now" is said */
   uint64_t txns_committed, txns_rolled_back, txns_active_now, txns_prepared_now;
   uint64_t rows_inserted, rows_updated, rows_deleted, rows_read;
   uint64_t blocks_skipped; /* of rows, by table scans with a filter */
+  uint64_t ranges_counted; /* by pbxt_range_count */
   uint64_t write_conflicts, serialization_failures, deadlocks, lock_waits, lock_timeouts;
   uint64_t lock_wait_kills, lock_waits_now, lock_wait_millis, lock_wait_millis_max;
   uint64_t log_bytes_written, log_batches, log_syncs, log_tail_lsn, log_durable_lsn;

@@ -1,5 +1,5 @@
 /*
- * pbxt_ranges.h: many ranges of an index read as one scan, for IN lists and the like.
+ * pbxt_ranges.h: many ranges of an index read as one scan, for IN lists and the like; and ranges counted.
  */
 #ifndef PBXT_RANGES_H
 #define PBXT_RANGES_H
@@ -29,6 +29,10 @@ pbxt_status pbxt_ranges_start(pbxt_cursor* cursor);
  * the rows that are shown. A row that is in two ranges is shown twice. PBXT_END at the end. */
 pbxt_status pbxt_ranges_next(pbxt_cursor* cursor, pbxt_next_range next, void* ctx, uint8_t* record,
                              uint64_t* tag);
+
+/* After pbxt_index_start: *rows is the number of rows that the range has for the statement. No row is shown,
+ * and entries are not judged (pbxt_index_judge_entries). The tag is not read. */
+pbxt_status pbxt_range_count(pbxt_cursor* cursor, const pbxt_range* range, uint64_t* rows);
 
 #ifdef __cplusplus
 }

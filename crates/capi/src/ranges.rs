@@ -6,6 +6,7 @@ use crate::status::Status;
 use pbxt::Error;
 use pbxt::host::{HostBound, HostRange, HostTable};
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// `pbxt_range`.
 #[repr(C)]
@@ -68,6 +69,29 @@ pub unsafe extern "C" fn pbxt_ranges_start(handle: *mut PbxtCursor) -> Status {
         // SAFETY: a valid handle.
         let cursor = unsafe { cursor(handle)? };
         answer(cursor.inner().ranges_begin(), Status::NotFound)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_range_count(
+    handle: *mut PbxtCursor,
+    range: *const PbxtRange,
+    rows: *mut u64,
+) -> Status {
+    call(|| {
+        // SAFETY: a valid handle with its session.
+        let outer = unsafe { cursor(handle)? };
+        let index = outer.index_in_use();
+        // SAFETY: as above.
+        let (cursor, session, _) = unsafe { outer.split()? };
+        let host = Arc::clone(cursor.host());
+        // SAFETY: a range of the caller, whose tuples have the parts it says.
+        let range = unsafe { (*range).of(&host, index)? };
+        let counted = cursor.count_range(session, index, &range)?;
+        // SAFETY: a place of the caller.
+        unsafe { *rows = counted };
+        Ok(())
     })
 }
 

@@ -37,6 +37,8 @@ pub struct Counters {
     pub rows_read: Counter,
     /// Row blocks that scans passed over unread.
     pub blocks_skipped: Counter,
+    /// Ranges of indexes whose rows were counted and not shown (rule X61).
+    pub ranges_counted: Counter,
     /// Statements refused because a row changed after their snapshot.
     pub write_conflicts: Counter,
     /// Transactions ended because no serial order had them (rule T29).

@@ -611,6 +611,11 @@ impl Cursor {
         self.shown += 1;
     }
 
+    /// Counts rows that were counted by their entries alone.
+    pub(crate) fn note_counted(&mut self, rows: u64) {
+        self.shown += rows;
+    }
+
     /// Looks at the kill flag now and then.
     #[inline]
     pub(crate) fn check_kill(&mut self, session: &Session) -> Result<()> {

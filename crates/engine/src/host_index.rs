@@ -128,6 +128,16 @@ impl HostCursor {
         Ok(found)
     }
 
+    /// After `index_start`: the number of rows that the range has for the statement (rule X61). No row of it is where the cursor stands.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn count_range(&mut self, session: &mut Session, index: usize, range: &HostRange<'_>) -> Result<u64> {
+        let mut keys = IndexRange::default();
+        self.host.range_of(index, range, &mut keys)?;
+        self.cursor.count_range(session, &keys)
+    }
+
     /// After `index_start`: about so many rows will be asked for, 0: all (rule X51).
     pub fn expect(&mut self, rows: u64) {
         self.cursor.expect(rows);

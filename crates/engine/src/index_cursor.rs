@@ -26,6 +26,8 @@ use std::sync::Arc;
 
 #[path = "index_ahead.rs"]
 mod ahead;
+#[path = "index_count.rs"]
+mod count;
 #[path = "index_handful.rs"]
 mod handful;
 #[path = "index_hint.rs"]

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::ready_row::{READY_MAX, ReadyPlace, ReadyRows};
 use crate::version::RowVersion;
 use pbxt_base::RowId;
-use pbxt_index::{EntryMark, Strip};
+use pbxt_index::{Copied, EntryMark, Strip};
 
 /// Rows that a scan of unknown length has come to by themselves before a handful is taken, and entries of the first one.
 const ALONE: u64 = 2;
@@ -188,7 +188,8 @@ impl Cursor {
             return false;
         }
         let first = self.index.entries.mark();
-        self.index.take_lone_into(more, &mut handful.strip);
+        self.index
+            .take_lone_into(more, Copied::Entries, &mut handful.strip);
         if handful.strip.is_empty() {
             return false;
         }

@@ -5,14 +5,14 @@
 //! does the snapshot see it) is so of the whole strip of them, and asked once.
 //! State: a strip of entries that begins small and grows while the scan goes on. Until it has been shown the position of the scan is its
 //! next entry, though the cursor beneath stands behind it.
-//! Rules: X56. B7 is still asked of each row. Only for snapshots: what they see does not change while a strip waits.
+//! Rules: X56, X61. B7 is still asked of each row. Only for snapshots: what they see does not change while a strip waits.
 //! Latches and I/O: none held between calls.
 
 use super::{Cursor, Index, IndexScan, Session, Show};
 use crate::cursor::Access;
 use crate::error::Result;
 use pbxt_base::RowId;
-use pbxt_index::{SeekPos, Strip};
+use pbxt_index::{Copied, SeekPos, Strip};
 use pbxt_txn::{Stamp, Verdict};
 
 /// Entries shown one by one before a strip is taken: that takes searches, which a short scan would pay for nothing.
@@ -100,9 +100,13 @@ impl IndexScan {
     }
 
     /// Takes the lone entries at the position, if there are any.
-    fn take_lone(&mut self) {
+    fn take_lone(&mut self, copied: Copied) {
         let mut strip = std::mem::take(&mut self.lone.strip);
-        self.take_lone_into(self.lone.most, &mut strip);
+        let most = match copied {
+            Copied::Entries => self.lone.most,
+            Copied::Rows => MOST,
+        };
+        self.take_lone_into(most, copied, &mut strip);
         let lone = &mut self.lone;
         lone.strip = strip;
         lone.is_of_prefix = self.must_match;
@@ -113,7 +117,7 @@ impl IndexScan {
     }
 
     /// Takes up to `most` lone entries at the position, up to the border and the end of the prefix.
-    pub(super) fn take_lone_into(&mut self, most: usize, strip: &mut Strip) {
+    pub(super) fn take_lone_into(&mut self, most: usize, copied: Copied, strip: &mut Strip) {
         let Self {
             end,
             prefix,
@@ -129,7 +133,7 @@ impl IndexScan {
             }
         });
         let prefix = must_match.then(|| SeekPos::upper_bound(prefix));
-        entries.take_lone([end, prefix], most, strip);
+        entries.take_lone([end, prefix], most, copied, strip);
     }
 }
 
@@ -168,10 +172,58 @@ impl Cursor {
         if self.index.lone.shown < SHOWN_BEFORE || !self.index.forward || !self.goes_by_entries(show) {
             return Ok(false);
         }
+        self.take_judged(session, Copied::Entries)
+    }
+
+    /// The same without asking whether it is worth it.
+    fn take_judged(&mut self, session: &Session, copied: Copied) -> Result<bool> {
         self.check_kill(session)?;
-        self.index.take_lone();
+        self.index.take_lone(copied);
         self.judge_strip(session);
         Ok(!self.index.lone.strip.is_empty())
+    }
+
+    /// Counts the rows of the next strip and of all that follow it directly, and goes behind them (rule X61). None if the next entry is no
+    /// lone one.
+    pub(super) fn count_strips(
+        &mut self,
+        session: &mut Session,
+        index: &Index,
+        show: &mut impl Show,
+    ) -> Result<Option<u64>> {
+        let mut rows = None;
+        self.index.leave_strip();
+        while self.index.forward && self.goes_by_entries(show) && self.take_judged(session, Copied::Rows)? {
+            rows = Some(rows.unwrap_or(0) + self.count_strip(session, index, show)?);
+            self.index.leave_strip();
+        }
+        Ok(rows)
+    }
+
+    /// Counts the rows of a strip that has been judged.
+    fn count_strip(&mut self, session: &mut Session, index: &Index, show: &mut impl Show) -> Result<u64> {
+        if !self.index.lone.is_waiting() {
+            return Ok(0);
+        }
+        let strip = std::mem::take(&mut self.index.lone.strip);
+        let mut rows = (strip.len() - self.index.lone.doubtful.len()) as u64;
+        self.note_counted(rows);
+        let mut looked = Ok(());
+        while let Some(place) = self.index.lone.doubtful.pop() {
+            let (_, _, row) = strip.get(place).unwrap_or_default();
+            // Of a row that is only looked at no key is needed: that is for rows that are locked.
+            match self.show_entry(session, index, &[], row, show) {
+                Ok(is_there) => rows += u64::from(is_there),
+                Err(error) => {
+                    looked = Err(error);
+                    break;
+                }
+            }
+        }
+        let lone = &mut self.index.lone;
+        (lone.at, lone.shown_to) = (strip.len(), strip.len());
+        lone.strip = strip;
+        looked.map(|()| rows)
     }
 
     /// Asks of all entries of the strip what is to be asked of each.

@@ -32,6 +32,8 @@ pub struct Status {
     pub rows_read: u64,
     /// Row blocks that scans passed over unread.
     pub blocks_skipped: u64,
+    /// Ranges of indexes whose rows were counted and not shown.
+    pub ranges_counted: u64,
     pub write_conflicts: u64,
     pub serialization_failures: u64,
     pub deadlocks: u64,
@@ -237,6 +239,7 @@ impl Database {
             rows_deleted: counters.rows_deleted.get(),
             rows_read: counters.rows_read.get(),
             blocks_skipped: counters.blocks_skipped.get(),
+            ranges_counted: counters.ranges_counted.get(),
             write_conflicts: counters.write_conflicts.get(),
             serialization_failures: counters.serialization_failures.get(),
             deadlocks: self.waits.deadlocks.load(Ordering::Relaxed),

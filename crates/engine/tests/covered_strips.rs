@@ -4,10 +4,11 @@
 mod family;
 
 use family::{Opened, Plan, Row, User, database, decode, encode, is_busy, row};
-use pbxt::host::HostCursor;
+use pbxt::host::{HostBound, HostCursor, HostRange};
 use pbxt::{Bind, Database, Isolation, Progress, Result, Seek, Session};
 use pbxt_rows::ColumnSet;
 use pbxt_testkit::Rng;
+use pbxt_txn::LockMode;
 use std::sync::Arc;
 
 const ROWS: u32 = 4000;
@@ -289,4 +290,171 @@ fn rows_are_deleted_by_a_covering_scan_while_it_goes_on() {
     assert_eq!(left.len() as u32, ROWS / 2);
     user.commit();
     user.check(&table);
+}
+
+/// A bound of a range: the value of column 1, perhaps with an id behind it.
+fn bound(rng: &mut Rng) -> Vec<u32> {
+    let mut bound = vec![rng.below(u64::from(VALUES) + 2) as u32];
+    if rng.chance(40) {
+        bound.push(rng.below(u64::from(ROWS)) as u32);
+    }
+    bound
+}
+
+fn tuple_of(bound: &[u32]) -> Vec<u8> {
+    bound
+        .iter()
+        .enumerate()
+        .flat_map(|(part, value)| {
+            // The primary key is never NULL, and has no byte for that.
+            let marker = (part == 0).then_some(0);
+            marker.into_iter().chain(value.to_le_bytes())
+        })
+        .collect()
+}
+
+/// An end of a range, and whether what begins with it is in the range.
+type End<'e> = Option<(&'e [u32], bool)>;
+
+fn count(session: &mut Session, table: &Opened, bind: Bind, low: End<'_>, high: End<'_>) -> u64 {
+    let tuples = [low, high].map(|end| end.map(|(bound, _)| tuple_of(bound)));
+    let end_of = |end: End<'_>, tuple| {
+        end.map(|(bound, inclusive)| HostBound {
+            tuple,
+            parts: bound.len(),
+            inclusive,
+        })
+    };
+    let [from, to] = tuples
+        .each_ref()
+        .map(|tuple| tuple.as_deref().unwrap_or_default());
+    let range = HostRange {
+        low: end_of(low, from),
+        high: end_of(high, to),
+        tag: 0,
+    };
+    let mut cursor = HostCursor::new(&table.host);
+    cursor.bind(session, bind).expect("bound");
+    cursor.index_start(session, INDEX).expect("started");
+    cursor.count_range(session, INDEX, &range).expect("counted")
+}
+
+/// The same by a look at each row.
+fn walk(session: &mut Session, table: &Opened, bind: Bind, low: End<'_>, high: End<'_>) -> u64 {
+    let mut rows = Scan::open(session, table, false, bind).expect("open");
+    if let Some((bound, inclusive)) = high {
+        let end = tuple_of(bound);
+        rows.cursor
+            .set_end(INDEX, Some((&end, bound.len(), inclusive)))
+            .expect("set");
+    }
+    let buffer = &mut rows.buffer;
+    let mut found = match low {
+        Some((bound, inclusive)) => {
+            let seek = if inclusive { Seek::OrNext } else { Seek::After };
+            rows.cursor
+                .seek(session, INDEX, &tuple_of(bound), bound.len(), seek, buffer)
+        }
+        None => rows.cursor.index_edge(session, false, buffer),
+    };
+    let mut met = 0;
+    while found.expect("readable") {
+        met += 1;
+        found = rows.cursor.index_move(session, true, false, buffer);
+    }
+    met
+}
+
+#[test]
+fn a_range_has_as_many_rows_as_a_scan_shows() {
+    let (db, table) = filled();
+    let mut rng = Rng::new(61);
+    let mut next_id = ROWS;
+    let (mut writer, mut old) = (User::new(&db, 2), User::new(&db, 3));
+    let mut met = 0;
+    let levels = [
+        Isolation::ReadCommitted,
+        Isolation::RepeatableRead,
+        Isolation::Serializable,
+    ];
+    for round in 0..400 {
+        let mut reader = User::new(&db, 1).with_level(levels[round % 3]);
+        for _ in 0..rng.below(6) {
+            change(&mut rng, &mut reader, &table, &mut next_id);
+        }
+        for _ in 0..rng.below(40) {
+            change(&mut rng, &mut writer, &table, &mut next_id);
+        }
+        writer.commit();
+        for user in [&mut reader, &mut old] {
+            user.session.begin_statement().expect("a statement");
+            let (low, high) = (bound(&mut rng), bound(&mut rng));
+            let low = rng.chance(80).then_some((low.as_slice(), rng.chance(50)));
+            let high = rng.chance(80).then_some((high.as_slice(), rng.chance(50)));
+            let counted = count(&mut user.session, &table, Bind::default(), low, high);
+            let shown = walk(&mut user.session, &table, Bind::default(), low, high);
+            assert_eq!(counted, shown, "X61: round {round}, from {low:?} to {high:?}");
+            user.session.end_statement();
+            met += shown;
+        }
+        reader.rollback();
+        if rng.chance(10) {
+            old.commit();
+        }
+        if rng.chance(20) {
+            settle(&db);
+        }
+    }
+    assert!(met > 400_000, "only {met} rows were met");
+}
+
+#[test]
+fn a_count_that_locks_counts_and_locks_what_a_scan_would() {
+    let (db, table) = filled();
+    let mut user = User::new(&db, 1);
+    user.session.begin_statement().expect("a statement");
+    let bind = Bind {
+        lock: Some(LockMode::Exclusive),
+        ..Bind::default()
+    };
+    let counted = count(
+        &mut user.session,
+        &table,
+        bind,
+        Some((&[3], true)),
+        Some((&[4], true)),
+    );
+    assert_eq!(counted, u64::from(2 * ROWS / VALUES));
+    let mut other = User::new(&db, 2);
+    let id = (0..ROWS).find(|id| id * 7 % VALUES == 4).expect("a row");
+    assert!(is_busy(&other.delete(&table, id)), "the row is locked");
+    other.rollback();
+    user.session.end_statement();
+    user.rollback();
+}
+
+#[test]
+fn what_is_counted_is_noted_as_read() {
+    let (db, table) = filled();
+    // Each counts what the other one adds to: no order has both.
+    let mut users = [1, 2].map(|id| User::new(&db, id).with_level(Isolation::Serializable));
+    for user in &mut users {
+        user.session.begin_statement().expect("a statement");
+        let end = Some((&[7][..], true));
+        let counted = count(&mut user.session, &table, Bind::default(), end, end);
+        assert_eq!(counted, u64::from(ROWS / VALUES));
+        user.session.end_statement();
+    }
+    let [one, other] = &mut users;
+    one.insert(&table, &row(&[ROWS, 7, 0])).expect("inserted");
+    let second = other.insert(&table, &row(&[ROWS + 1, 7, 0]));
+    let ends = [
+        one.session.commit().is_ok(),
+        second.is_ok() && other.session.commit().is_ok(),
+    ];
+    assert_eq!(
+        ends.iter().filter(|is_done| **is_done).count(),
+        1,
+        "T30: {ends:?}"
+    );
 }

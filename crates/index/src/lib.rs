@@ -59,7 +59,7 @@ pub use run_block::RunBlock;
 pub use run_builder::{PIECE_BYTES_MAX, RunBuilder};
 pub use run_cursor::RunCursor;
 pub use seek::SeekPos;
-pub use strip::Strip;
+pub use strip::{Copied, Strip};
 pub use stripe::{StripeGuard, StripeLatches};
 pub use swept::Swept;
 pub use tree::{KeyGroup, Tree};

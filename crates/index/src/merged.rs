@@ -21,7 +21,7 @@ use crate::parts::IndexParts;
 use crate::run::Run;
 use crate::run_cursor::RunCursor;
 use crate::seek::SeekPos;
-use crate::strip::Strip;
+use crate::strip::{Copied, Strip};
 use crate::tree::Tree;
 
 /// Entries of the first read of a tree: where a range begins, and of a whole key, which mostly has one, and one behind it.
@@ -348,7 +348,13 @@ impl MergedCursor {
     /// Copies up to `most` entries from the position on into `strip`, those that are lone: in front of all cuts, and the only events of
     /// their key and row in all parts; and goes to the entry behind them (rule X56). Of a read forward. The strip is empty if the next
     /// entry is no lone one, or if that would have to be looked for. The one at the position has to be the first of its pair.
-    pub fn take_lone(&mut self, cuts: [Option<SeekPos<'_>>; 2], most: usize, strip: &mut Strip) {
+    pub fn take_lone(
+        &mut self,
+        cuts: [Option<SeekPos<'_>>; 2],
+        most: usize,
+        copied: Copied,
+        strip: &mut Strip,
+    ) {
         strip.clear();
         let Some(&(number, _)) = self.order.first() else {
             return;
@@ -366,7 +372,7 @@ impl MergedCursor {
             return;
         }
         if let Source::Run(cursor) = &mut self.sources[number] {
-            cursor.take_lone(count.min(most), strip);
+            cursor.take_lone(count.min(most), copied, strip);
         }
         self.settle_first(number);
     }

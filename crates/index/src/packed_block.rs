@@ -17,7 +17,7 @@ use pbxt_base::{Lsn, RowId, TxnId};
 use crate::entry::{EntryView, NewEntry, Sign};
 use crate::entry_room::{Common, EntryRoom, Own, SPARE};
 use crate::seek::{SeekPos, Side, gallop, head_of};
-use crate::strip::Strip;
+use crate::strip::{Copied, Strip};
 use crate::sync::prefetch;
 
 /// One entry of so many has its word beside: the first eight bytes of its key's rest.
@@ -158,14 +158,22 @@ impl PackedBlock {
         })
     }
 
-    /// Copies entries into a strip.
-    pub(crate) fn copy_to(&self, entries: Range<usize>, strip: &mut Strip) {
+    /// Copies entries, or what is wanted of them, into a strip.
+    pub(crate) fn copy_to(&self, entries: Range<usize>, copied: Copied, strip: &mut Strip) {
+        let keys_from = match copied {
+            Copied::Entries => entries.start,
+            Copied::Rows => entries.end.saturating_sub(1).max(entries.start),
+        };
+        let with_key = keys_from..entries.end;
         strip.begin(
             self.stamp,
             entries.len(),
-            entries.len() * (self.prefix.len() + self.cell_bytes_max),
+            with_key.len() * (self.prefix.len() + self.cell_bytes_max),
         );
-        for index in entries {
+        for index in entries.start..keys_from {
+            strip.push_row(RowId::new(self.rows.get(index)));
+        }
+        for index in with_key {
             let (at, tail, unpack) = self.cell(index);
             let cell = &self.cells[at..at + usize::from(tail) + usize::from(unpack)];
             strip.push(&self.prefix, cell, unpack, RowId::new(self.rows.get(index)));

@@ -18,7 +18,7 @@ use crate::entry_room::EntryRoom;
 use crate::run::{Run, RunPiece};
 use crate::run_block::RunBlock;
 use crate::seek::{SeekPos, Side};
-use crate::strip::Strip;
+use crate::strip::{Copied, Strip};
 
 /// Bytes of the first read of a scan in order, and of its later ones, each of which is twice the one before, at most; nobody
 /// else reads ahead, as blocks are read past the system's page cache.
@@ -236,11 +236,11 @@ impl RunCursor {
     }
 
     /// Copies so many of the lone entries from the position on, and goes to the entry behind them, which is in the same block.
-    pub(crate) fn take_lone(&mut self, count: usize, strip: &mut Strip) {
+    pub(crate) fn take_lone(&mut self, count: usize, copied: Copied, strip: &mut Strip) {
         let Some(packed) = self.held.as_ref().and_then(|block| block.packed()) else {
             return;
         };
-        packed.copy_to(self.at..self.at + count, strip);
+        packed.copy_to(self.at..self.at + count, copied, strip);
         self.shown = None;
         self.at += count;
         self.show();

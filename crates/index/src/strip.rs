@@ -3,11 +3,20 @@
 //! Why it exists:    a scan that needs nothing but entries pays more for going from one to the next than for the entry. A strip takes
 //!                   many at once, and holds no block while they wait to be shown.
 //! Format / state:   of each entry the bytes of its key and of its unpack information, one behind the other, and its row id. All have
-//!                   one stamp.
+//!                   one stamp. Who only counts has the key of the last entry alone, from which a scan may have to go on.
 //! Rules:            X56.
 //! Latches and I/O:  none.
 
 use pbxt_base::{Lsn, RowId, TxnId};
+
+/// What of entries is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// All of each.
+    Entries,
+    /// Row ids, and of the last entry all.
+    Rows,
+}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -37,7 +46,8 @@ impl Strip {
         self.entries.is_empty()
     }
 
-    /// Key, unpack information and row of entry `index`; none beyond the last one.
+    /// Key, unpack information and row of entry `index`; none beyond the last one. Where row ids were copied, key and unpack information
+    /// of all but the last are empty.
     #[inline]
     pub fn get(&self, index: usize) -> Option<(&[u8], &[u8], RowId)> {
         let entry = self.entries.get(index)?;
@@ -76,6 +86,17 @@ impl Strip {
         self.stamp = stamp;
         self.bytes.reserve(bytes);
         self.entries.reserve(entries);
+    }
+
+    /// Adds an entry of which no more than the row is wanted.
+    #[inline]
+    pub(crate) fn push_row(&mut self, row: RowId) {
+        self.entries.push(StripEntry {
+            row,
+            at: 0,
+            key: 0,
+            unpack: 0,
+        });
     }
 
     /// Adds an entry: what all keys begin with, and the rest of its key before its unpack information, of which there are `unpack` bytes.

@@ -1,6 +1,7 @@
 //! The hot paths: what hosts ask for most, each in a loop of its own.
 
 use crate::scene::{BY_K, ID, K, PRIMARY, ROWS, Rows, Scene, record};
+use pbxt::host::{HostBound, HostRange};
 use pbxt::{Result, Seek};
 
 /// The first of the two texts of a row.
@@ -99,6 +100,13 @@ pub(crate) const ALL: &[HotPath] = &[
         20_000,
         range_covered,
         "the next entry of a range that is answered from the index",
+    ),
+    path(
+        "range-counted",
+        Rows::Cold,
+        1_000_000,
+        range_counted,
+        "an entry of a range whose rows are counted",
     ),
     path(
         "range-decoded",
@@ -284,6 +292,34 @@ fn walk(scene: &mut Scene, operations: u32) -> Result<()> {
 fn range_covered(scene: &mut Scene, operations: u32) -> Result<()> {
     scene.project(&[K]);
     walk(scene, operations)
+}
+
+/// Half of the index at a time.
+fn range_counted(scene: &mut Scene, operations: u32) -> Result<()> {
+    let (low, high) = (ROWS / 4, ROWS / 4 + ROWS / 2 - 1);
+    let mut left = operations;
+    while left > 0 {
+        scene.statement(false, |scene| {
+            scene.cursor.index_start(&mut scene.session, BY_K)?;
+            let (low, high) = (low.to_le_bytes(), high.to_le_bytes());
+            let bound = |tuple| HostBound {
+                tuple,
+                parts: 1,
+                inclusive: true,
+            };
+            let range = HostRange {
+                low: Some(bound(&low[..])),
+                high: Some(bound(&high[..])),
+                tag: 0,
+            };
+            let counted = scene.cursor.count_range(&mut scene.session, BY_K, &range)?;
+            left = left.saturating_sub(counted as u32);
+            scene.cursor.scan_end();
+            Ok(())
+        })?;
+        scene.session.commit()?;
+    }
+    Ok(())
 }
 
 fn range_rows(scene: &mut Scene, operations: u32) -> Result<()> {
