@@ -25,7 +25,7 @@ use crate::row_merge_plan::Need;
 use crate::set_aside::SetAside;
 use parking_lot::Mutex;
 use pbxt_base::{Error as StorageError, SegmentId, TableId};
-use pbxt_io::Worker;
+use pbxt_io::{Rank, Worker};
 use pbxt_segment::SegmentClass;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -286,7 +286,7 @@ impl Database {
             }
             db.upkeep.is_busy.store(false, Ordering::Relaxed);
         };
-        let worker = Worker::spawn("pbxt-upkeep", Arc::clone(&self.poison), PAUSE, step);
+        let worker = Worker::spawn_ranked("pbxt-upkeep", Rank::Behind, Arc::clone(&self.poison), PAUSE, step);
         let failed = |source| StorageError::Io {
             file: self.store.location(),
             op: "start a thread for",

@@ -57,6 +57,31 @@ impl StopSignal {
     }
 }
 
+/// How a thread shares processors with the others of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    /// As all others.
+    Equal,
+    /// Whoever wakes up goes first, and where processors are short it gets about a tenth of what another thread gets. Where the system has no
+    /// such thing for single threads it is as all others.
+    Behind,
+}
+
+/// See setpriority(2): each of so many steps takes a tenth to a fifth of the weight.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+
+impl Rank {
+    /// Ranks the calling thread, for its whole life: to come back takes a privilege.
+    fn take(self) {
+        #[cfg(target_os = "linux")]
+        if self == Rank::Behind {
+            // SAFETY: nice() has no memory of ours. In Linux it is about the calling thread.
+            let _ = unsafe { libc::nice(NICE) };
+        }
+    }
+}
+
 /// A running background thread; stopped and joined when dropped.
 #[derive(Debug)]
 pub struct Worker {
@@ -70,12 +95,24 @@ impl Worker {
         name: &str,
         poison: Arc<Poison>,
         pause: Duration,
+        step: impl FnMut() + Send + 'static,
+    ) -> std::io::Result<Self> {
+        Self::spawn_ranked(name, Rank::Equal, poison, pause, step)
+    }
+
+    /// The same with a thread of this rank.
+    pub fn spawn_ranked(
+        name: &str,
+        rank: Rank,
+        poison: Arc<Poison>,
+        pause: Duration,
         mut step: impl FnMut() + Send + 'static,
     ) -> std::io::Result<Self> {
         let signal = StopSignal::new();
         let seen = Arc::clone(&signal);
         let title = name.to_owned();
         let run = move || {
+            rank.take();
             while seen.sleep(pause) {
                 if catch_unwind(AssertUnwindSafe(&mut step)).is_err() {
                     poison.set(format!("background thread '{title}' failed"));
@@ -117,6 +154,35 @@ impl Drop for Worker {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_thread_behind_others_has_less_weight_and_others_have_not() {
+        // proc(5): the nineteenth field; the second one is the name in brackets.
+        fn nice() -> i64 {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("readable");
+            let (_, behind_name) = stat.rsplit_once(')').expect("a name");
+            behind_name
+                .split_whitespace()
+                .nth(16)
+                .expect("nineteen fields")
+                .parse()
+                .expect("a number")
+        }
+        let own = nice();
+        for (rank, wanted) in [
+            (Rank::Equal, own),
+            (Rank::Behind, (own + i64::from(NICE)).min(19)),
+        ] {
+            let (told, heard) = std::sync::mpsc::channel();
+            let step = move || told.send(nice()).unwrap_or_default();
+            let poison = Arc::new(Poison::new());
+            let _worker =
+                Worker::spawn_ranked("rank", rank, poison, Duration::from_millis(1), step).expect("a thread");
+            assert_eq!(heard.recv().expect("a step"), wanted, "{rank:?}");
+        }
+        assert_eq!(nice(), own);
+    }
 
     #[test]
     fn a_worker_steps_and_stops() {
