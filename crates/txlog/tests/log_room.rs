@@ -103,6 +103,7 @@ fn a_full_disk_refuses_rows_where_room_lacks_and_still_takes_ends() {
 fn room_is_given_back_beside_writers() {
     const WRITERS: u64 = 3;
     const ROWS: u64 = 2_000;
+    const GIVEN_BACK: u64 = 10;
     let disk = SimDisk::new();
     let options = LogOptions {
         worker: true,
@@ -110,26 +111,35 @@ fn room_is_given_back_beside_writers() {
     };
     let fixture = Fixture::open_with(Arc::new(disk.clone()), Geometry::small(), options).expect("opens");
     let (left, given_back) = (AtomicU64::new(WRITERS), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        for writer in 0..WRITERS {
-            let (fixture, left) = (&fixture, &left);
-            scope.spawn(move || {
-                for number in 0..ROWS {
-                    let (_, end) = write_row(&fixture.log, writer << 32 | number, 300).expect("space");
-                    if number % 64 == 0 {
-                        fixture.log.wait_durable(end).expect("durable");
-                    }
-                }
-                left.fetch_sub(1, Ordering::Relaxed);
-            });
+    let write = |writer: u64| {
+        let mut number = 0;
+        // On a busy machine they write until there was something beside them.
+        while number < ROWS || given_back.load(Ordering::Relaxed) <= GIVEN_BACK {
+            let (_, end) = write_row(&fixture.log, writer << 32 | number, 300).expect("space");
+            if number.is_multiple_of(64) {
+                fixture.log.wait_durable(end).expect("durable");
+            }
+            number += 1;
         }
+        left.fetch_sub(1, Ordering::Relaxed);
+        number
+    };
+    let write = &write;
+    let written: Vec<u64> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| scope.spawn(move || write(writer)))
+            .collect();
         while left.load(Ordering::Relaxed) > 0 {
             fixture.log.give_back_ahead().expect("given back");
             given_back.fetch_add(1, Ordering::Relaxed);
             std::thread::yield_now();
         }
+        writers
+            .into_iter()
+            .map(|writer| writer.join().expect("it wrote"))
+            .collect()
     });
-    assert!(given_back.into_inner() > 10);
+    assert!(given_back.into_inner() > GIVEN_BACK);
     fixture
         .log
         .close()
@@ -137,7 +147,9 @@ fn room_is_given_back_beside_writers() {
     drop(fixture);
     let mut numbers = Fixture::open_sim(&disk).expect("opens").numbers();
     numbers.sort_unstable();
-    let all = (0..WRITERS).flat_map(|writer| (0..ROWS).map(move |number| writer << 32 | number));
+    let all = (0..WRITERS)
+        .zip(written)
+        .flat_map(|(writer, rows)| (0..rows).map(move |number| writer << 32 | number));
     assert_eq!(numbers, all.collect::<Vec<_>>());
 }
 
