@@ -196,38 +196,32 @@ bool ColumnTerms::bound_of(Field* field, Domain domain, Item* constant, bool is_
   return false;
 }
 
-/* The characters as they are; false if the column cannot hold them so. */
-bool ColumnTerms::text_of(Field* field, Item* constant, Bytes* value) const {
+/* The characters as they are. Where text is taken, false if the column cannot hold them so: it cuts them off,
+ * or fills them up with what the comparison would see. */
+bool ColumnTerms::characters_of(Field* field, Domain domain, Item* constant, Bytes* value) const {
   StringBuffer<64> buffer, kept_buffer;
   String* text = constant->val_str(&buffer);
-  if (!text || constant->null_value || !my_charset_same(text->charset(), field->charset())) return false;
+  if (!text || constant->null_value) return false;
   const uint8_t* begin = reinterpret_cast<const uint8_t*>(text->ptr());
-  Bytes characters(begin, begin + text->length());
+  value->assign(begin, begin + text->length());
+  if (text_ == TextColumns::kLeftOut) return true;
+  if (domain == Domain::kText && !my_charset_same(text->charset(), field->charset())) return false;
+  Bytes record(field->pack_length());
   Field* copy = field->clone(thd_->mem_root, table_);
   if (!copy) return false;
-  value->assign(field->pack_length(), 0);
-  copy->move_field(value->data(), nullptr, 0);
-  if (copy->store(text->ptr(), text->length(), text->charset()) != 0) return false;
+  copy->move_field(record.data(), nullptr, 0);
+  if (copy->store(text->ptr(), text->length(), field->charset()) != 0) return false;
   String* kept = copy->val_str(&kept_buffer);
-  bool is_same = kept->length() == characters.size() &&
-                 (characters.empty() || memcmp(kept->ptr(), characters.data(), characters.size()) == 0);
-  *value = std::move(characters);
-  return is_same;
+  return kept->length() == value->size() &&
+         (value->empty() || memcmp(kept->ptr(), value->data(), value->size()) == 0);
 }
 
 bool ColumnTerms::try_bound(Field* field, Domain domain, Item* constant, bool is_low, bool* inclusive,
                             Bytes* value) const {
   switch (domain) {
-    case Domain::kBinary: {
-      StringBuffer<64> buffer;
-      String* text = constant->val_str(&buffer);
-      if (!text || constant->null_value) return false;
-      const uint8_t* begin = reinterpret_cast<const uint8_t*>(text->ptr());
-      value->assign(begin, begin + text->length());
-      return true;
-    }
+    case Domain::kBinary:
     case Domain::kText:
-      return text_of(field, constant, value);
+      return characters_of(field, domain, constant, value);
     case Domain::kTimestamp:
       *inclusive = true;
       value->assign(field->pack_length(), 0);

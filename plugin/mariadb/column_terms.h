@@ -53,7 +53,7 @@ class ColumnTerms {
   Field* own_field(Item* item) const;
   bool value_of(Field* field, Domain domain, Item* constant, Bytes* value) const;
   bool store(Field* copy, Domain domain, Item* constant) const;
-  bool text_of(Field* field, Item* constant, Bytes* value) const;
+  bool characters_of(Field* field, Domain domain, Item* constant, Bytes* value) const;
   bool seconds_of(Item* constant, my_time_t margin, Bytes* value) const;
   bool add_function(Item_func* function);
   bool add_null_test(Item_func* test, pbxt_condition_kind kind);

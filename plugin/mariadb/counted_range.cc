@@ -74,7 +74,7 @@ struct KeyRange {
   }
 };
 
-/* Appends the value to the tuple; false if the column cannot hold it. */
+/* Appends the value, which the column can hold as it is. */
 bool append(THD* thd, const KEY_PART_INFO& part, const ColumnTerm& term, const ColumnTerm::Bytes& value,
             Tuple* tuple) {
   Field* copy = term.field->clone(thd->mem_root, term.field->table);
@@ -83,12 +83,7 @@ bool append(THD* thd, const KEY_PART_INFO& part, const ColumnTerm& term, const C
   copy->move_field(record.data(), nullptr, 0);
   if (term.domain == Domain::kBinary || term.domain == Domain::kText) {
     const char* text = reinterpret_cast<const char*>(value.data());
-    // Zeros that fill a BINARY up are not what the server compares.
-    if (term.domain == Domain::kBinary && term.field->real_type() == MYSQL_TYPE_STRING &&
-        value.size() != term.field->field_length)
-      return false;
-    if (value.size() > term.field->field_length || copy->store(text, value.size(), term.field->charset()))
-      return false;
+    if (copy->store(text, value.size(), term.field->charset()) != 0) return false;
   } else {
     memcpy(record.data(), value.data(), record.size());
   }
@@ -107,8 +102,10 @@ void append_null(const KEY_PART_INFO& part, Tuple* tuple) {
 
 class RangeMaker {
  public:
-  RangeMaker(THD* thd, TABLE* table, const ColumnTerms& terms) : thd_(thd), table_(table), terms_(terms) {}
+  RangeMaker(THD* thd, TABLE* table) : thd_(thd), table_(table) {}
 
+  /* Takes the terms in, which must outlive this; false if they are no range. */
+  bool gather(const std::vector<ColumnTerm>& terms);
   /* True if one range of the index has exactly the rows that the terms mean. */
   bool make(uint index, KeyRange* range);
 
@@ -118,20 +115,17 @@ class RangeMaker {
     Interval interval;
   };
 
-  bool gather();
   const Interval* of(const Field* field) const;
   bool add_value(const KEY_PART_INFO& part, const Interval& interval, KeyRange* range);
   bool add_bounds(const KEY_PART_INFO& part, const Interval& interval, KeyRange* range);
 
   THD* thd_;
   TABLE* table_;
-  const ColumnTerms& terms_;
   std::vector<Column> columns_;
 };
 
-bool RangeMaker::gather() {
-  columns_.clear();
-  for (const ColumnTerm& term : terms_.terms()) {
+bool RangeMaker::gather(const std::vector<ColumnTerm>& terms) {
+  for (const ColumnTerm& term : terms) {
     auto is_same = [&](const Column& column) { return column.field == term.field; };
     auto column = std::find_if(columns_.begin(), columns_.end(), is_same);
     if (column == columns_.end()) column = columns_.insert(columns_.end(), Column{term.field, {}});
@@ -176,7 +170,6 @@ bool RangeMaker::add_bounds(const KEY_PART_INFO& part, const Interval& interval,
 }
 
 bool RangeMaker::make(uint index, KeyRange* range) {
-  if (!gather()) return false;
   const KEY& key = table_->key_info[index];
   *range = KeyRange{};
   range->index = index;
@@ -273,18 +266,19 @@ group_by_handler* count_range(THD* thd, Query* query) noexcept {
   if (!table || !asks_for_counts_only(query->select)) return nullptr;
   ha_pbxt* file = static_cast<ha_pbxt*>(table->file);
   if (!file->counts_ranges()) return nullptr;
-  bool is_worth_it = false;
-  for (uint i = 0; i < table->s->keys && !is_worth_it; i++)
-    is_worth_it = table->opt_range_keys.is_set(i) && table->opt_range[i].rows >= kRowsWorthIt;
-  if (!is_worth_it) return nullptr;
+  auto is_long = [table](uint index) {
+    return table->opt_range_keys.is_set(index) && table->opt_range[index].rows >= kRowsWorthIt;
+  };
+  uint first = 0;
+  while (first < table->s->keys && !is_long(first)) first++;
+  if (first == table->s->keys) return nullptr;
   ColumnTerms terms(thd, table, TextColumns::kTaken);
   terms.add(query->where);
-  if (!terms.is_whole()) return nullptr;
-  RangeMaker maker(thd, table, terms);
-  for (uint i = 0; i < table->s->keys; i++) {
-    if (!table->opt_range_keys.is_set(i) || table->opt_range[i].rows < kRowsWorthIt) continue;
+  RangeMaker maker(thd, table);
+  if (!terms.is_whole() || !maker.gather(terms.terms())) return nullptr;
+  for (uint i = first; i < table->s->keys; i++) {
     KeyRange range;
-    if (maker.make(i, &range)) return new RangeCounter(thd, file, std::move(range));
+    if (is_long(i) && maker.make(i, &range)) return new RangeCounter(thd, file, std::move(range));
   }
   return nullptr;
 }
