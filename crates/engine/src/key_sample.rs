@@ -6,15 +6,17 @@
 //! neighbours among those compared, times the rows, is the number of distinct values. No assumption about how values are
 //! spread is needed, only that the sampled leaves are no special ones. They are: a block of many equal keys has more entries and is
 //! chosen more often. So each counts the less the more likely it is to be chosen (Horvitz and Thompson: A generalization of sampling without
-//! replacement, JASA 1952), which took away errors of a quarter that no number of leaves did.
+//! replacement, JASA 1952), which took away errors of a quarter that no number of leaves did. Of an index in several parts all entries between the
+//! ends of the leaf are compared.
 //! Format: docs/statistics.md#format; one encoder and one decoder, here.
 //! Rules: ST1, ST2, ST7.
-//! Latches and I/O: none are held; leaves of trees are read as readers do, blocks of runs through the cache.
+//! Latches and I/O: none are held; leaves of trees are read as readers do, blocks of runs through the cache: one for each leaf, and of an index
+//! in several parts one or two of each other part.
 //! After a crash: what was saved of it is read again.
 
 use crate::error::Result;
-use pbxt_base::Error as StorageError;
 use pbxt_base::codec::{Reader, push_u8, push_u16, push_u64};
+use pbxt_base::{Error as StorageError, Lsn, RowId};
 use pbxt_index::{Batch, EntryView, IndexParts, MergedCursor, SeekPos, Sign};
 use pbxt_io::Clock;
 use pbxt_rows::KeyMaker;
@@ -25,6 +27,8 @@ use std::sync::Arc;
 const ENTRIES_PER_LEAF: u64 = 64;
 /// Entries of an index that is read as a whole which are copied at once.
 const STRETCH_ENTRIES: usize = 4096;
+/// Entries of all parts that are compared for a leaf of one of them, at most: beside a small part others have many between two of its own.
+const BETWEEN_MAX: usize = 1024;
 
 /// Who asked for a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,13 +222,17 @@ impl Taking<'_> {
 
     fn some_leaves(mut self, leaves: u32, step: &mut dyn FnMut() -> Result<()>) -> Result<KeySample> {
         let (mut stretch, mut batch) = (Stretch::default(), Batch::new());
-        let mut all = Weighed::default();
+        let (mut all, mut merged) = (Weighed::default(), MergedCursor::new());
+        let has_one_part = self.source.parts.filled() <= 1;
         for leaf in 0..leaves {
             stretch.clear();
             let share = (f64::from(leaf) + 0.5) / f64::from(leaves);
             let copy = |entry: EntryView<'_>| stretch.push(entry);
             let cache = self.source.cache;
-            let weight = self.source.parts.sample(share, cache, &mut batch, copy)?;
+            let mut weight = self.source.parts.sample(share, cache, &mut batch, copy)?;
+            if !has_one_part {
+                weight *= self.take_all_parts(&mut stretch, &mut merged)?;
+            }
             self.before = None;
             self.compare(&stretch)?;
             all.add(weight, &mut self.sample);
@@ -232,6 +240,31 @@ impl Taking<'_> {
         }
         all.write(&mut self.sample);
         Ok(self.sample)
+    }
+
+    /// Takes the entries that all parts have where the stretch has those of a leaf: neighbours in one part may have others between them (rule
+    /// ST1). The answer is the leaf's share of them: the leaves of each part come to be chosen, so each place counts once in all.
+    fn take_all_parts(&self, stretch: &mut Stretch, merged: &mut MergedCursor) -> Result<f64> {
+        let ends = (
+            stretch.entry(0),
+            stretch.entry(stretch.entries.len().wrapping_sub(1)),
+        );
+        let (Some((first, first_row)), Some((last, last_row))) = ends else {
+            return Ok(1.0);
+        };
+        let (first, last, of_leaf) = (first.to_vec(), last.to_vec(), stretch.entries.len());
+        let from = SeekPos::before(&first, RowId::new(first_row), Lsn::new(0), Sign::Anti);
+        merged.seek(self.source.parts, self.source.cache, &from, true)?;
+        stretch.clear();
+        while let Some(entry) = merged.peek() {
+            let is_behind = (entry.key(), entry.row().raw()) > (&last, last_row);
+            if is_behind || stretch.entries.len() >= BETWEEN_MAX {
+                break;
+            }
+            stretch.push(entry);
+            merged.advance()?;
+        }
+        Ok(of_leaf as f64 / stretch.entries.len().max(1) as f64)
     }
 
     /// Compares each row of a stretch of entries with the one before it.
@@ -306,6 +339,13 @@ impl Stretch {
         self.keys.extend_from_slice(entry.key());
         self.entries
             .push((self.keys.len(), entry.row().raw(), entry.sign()));
+    }
+
+    /// Key and row of an entry.
+    fn entry(&self, at: usize) -> Option<(&[u8], u64)> {
+        let (end, row, _) = *self.entries.get(at)?;
+        let from = at.checked_sub(1).map_or(0, |before| self.entries[before].0);
+        Some((&self.keys[from..end], row))
     }
 
     /// True if the last entry is of the row and key of this one.

@@ -1,7 +1,8 @@
 //! Samples are what the entries say, as exact as the document has it, and come back from their bytes.
 
 use super::*;
-use pbxt_base::{Lsn, RowId, TxnId};
+use pbxt_base::TxnId;
+use pbxt_index::Tree;
 use pbxt_io::SystemClock;
 use pbxt_rows::{HostColumn, HostKind, HostLayout, KeyEncoding, KeyPart, KeySpec};
 use pbxt_testkit::Rng;
@@ -29,12 +30,14 @@ pub(crate) fn maker() -> KeyMaker {
     KeyMaker::new(&spec, &layout, &[0, 0]).expect("parts fit the columns")
 }
 
-#[expect(clippy::big_endian_bytes, reason = "keys order as big-endian numbers do")]
 pub(crate) fn put(parts: &Arc<IndexParts>, row: u64, first: u32, second: u32, lsn: u64, sign: Sign) {
+    put_in(&parts.active, row, (first, second), lsn, sign);
+}
+
+#[expect(clippy::big_endian_bytes, reason = "keys order as big-endian numbers do")]
+fn put_in(tree: &Tree, row: u64, (first, second): (u32, u32), lsn: u64, sign: Sign) {
     let key = [first.to_be_bytes(), second.to_be_bytes()].concat();
-    parts
-        .active
-        .insert(&key, RowId::new(row), TxnId::new(1), Lsn::new(lsn), sign, &[])
+    tree.insert(&key, RowId::new(row), TxnId::new(1), Lsn::new(lsn), sign, &[])
         .expect("a short key");
 }
 
@@ -139,6 +142,39 @@ fn errors_are_those_that_the_document_has() {
                 assert!(
                     error.abs() <= bound,
                     "ST2: {kind}, seed {seed}, {leaves} leaves: {error:+.1} %"
+                );
+            }
+        }
+    }
+}
+
+/// Rows of the same values in several parts: each part has some of the rows of a value, so its own neighbours differ more often.
+#[test]
+fn rows_of_a_value_count_together_whatever_part_they_are_in() {
+    let (rows, of_value) = (100_000, 10);
+    for frozen in [1, 2, 7] {
+        for small in [1, 40] {
+            let all: Vec<_> = (0..=frozen).map(|_| Arc::new(Tree::new())).collect();
+            let mut parts = IndexParts::of_tree(Arc::clone(&all[0]));
+            parts.frozen = all[1..].to_vec();
+            let parts = Arc::new(parts);
+            for row in 0..rows {
+                // The active tree has one of so many rows, and the others the rest in turns.
+                let number = if row % small == 0 { 0 } else { 1 + row % frozen };
+                let value = (row * 7_919 % rows) / of_value;
+                put_in(
+                    &all[number as usize],
+                    row,
+                    (value as u32, row as u32),
+                    8,
+                    Sign::Entry,
+                );
+            }
+            for leaves in [64, 512] {
+                let error = error_of(&parts, leaves, rows, rows / of_value);
+                assert!(
+                    error.abs() <= 10.0,
+                    "ST1: {frozen} parts beside one with one row in {small}, {leaves} leaves: {error:+.1} %"
                 );
             }
         }

@@ -77,6 +77,12 @@ impl IndexParts {
         runs + self.trees().map(|tree| tree.len()).sum::<u64>()
     }
 
+    /// Number of trees and runs that have entries.
+    pub fn filled(&self) -> usize {
+        let runs = self.runs.iter().filter(|run| !run.is_empty());
+        self.trees().filter(|tree| !tree.is_empty()).count() + runs.count()
+    }
+
     /// About how many entries lie right of `low` and left of `high`; of a short range, all of them are counted (rule X37). Reads
     /// two blocks of each run at most; one that cannot be read is left to those who need what is in it.
     pub fn range_count(&self, low: &SeekPos<'_>, high: &SeekPos<'_>, cache: &BlockCache) -> u64 {
