@@ -249,7 +249,8 @@ impl Cursor {
     }
 
     /// The row of this entry was shown.
-    #[inline]
+    // Each kind of `Show` calls it once a row; the call would cost more than what it does.
+    #[inline(always)]
     fn note_served(&mut self, at: usize, row: RowId) {
         let super::IndexScan {
             handful,

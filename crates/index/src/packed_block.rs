@@ -160,20 +160,21 @@ impl PackedBlock {
 
     /// Copies entries, or what is wanted of them, into a strip.
     pub(crate) fn copy_to(&self, entries: Range<usize>, copied: Copied, strip: &mut Strip) {
-        let keys_from = match copied {
-            Copied::Entries => entries.start,
-            Copied::Rows => entries.end.saturating_sub(1).max(entries.start),
-        };
-        let with_key = keys_from..entries.end;
-        strip.begin(
-            self.stamp,
-            entries.len(),
-            with_key.len() * (self.prefix.len() + self.cell_bytes_max),
-        );
-        for index in entries.start..keys_from {
-            strip.push_row(RowId::new(self.rows.get(index)));
+        strip.begin(self.stamp, entries.len());
+        match copied {
+            Copied::Entries => self.copy_whole(entries, strip),
+            Copied::Rows => {
+                let last = entries.end.saturating_sub(1).max(entries.start);
+                strip.push_rows((entries.start..last).map(|index| RowId::new(self.rows.get(index))));
+                self.copy_whole(last..entries.end, strip);
+            }
         }
-        for index in with_key {
+    }
+
+    #[inline]
+    fn copy_whole(&self, entries: Range<usize>, strip: &mut Strip) {
+        strip.reserve_bytes(entries.len() * (self.prefix.len() + self.cell_bytes_max));
+        for index in entries {
             let (at, tail, unpack) = self.cell(index);
             let cell = &self.cells[at..at + usize::from(tail) + usize::from(unpack)];
             strip.push(&self.prefix, cell, unpack, RowId::new(self.rows.get(index)));

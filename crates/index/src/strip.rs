@@ -80,23 +80,27 @@ impl Strip {
         self.entries.clear();
     }
 
-    /// Forgets the entries before, and makes room for so many with so many bytes in all.
-    pub(crate) fn begin(&mut self, stamp: (TxnId, Lsn), entries: usize, bytes: usize) {
+    /// Forgets the entries before, and makes room for so many.
+    pub(crate) fn begin(&mut self, stamp: (TxnId, Lsn), entries: usize) {
         self.clear();
         self.stamp = stamp;
-        self.bytes.reserve(bytes);
         self.entries.reserve(entries);
     }
 
-    /// Adds an entry of which no more than the row is wanted.
+    /// Makes room for so many bytes of keys and unpack information.
+    pub(crate) fn reserve_bytes(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
+    /// Adds entries of which no more than the row is wanted.
     #[inline]
-    pub(crate) fn push_row(&mut self, row: RowId) {
-        self.entries.push(StripEntry {
+    pub(crate) fn push_rows(&mut self, rows: impl Iterator<Item = RowId>) {
+        self.entries.extend(rows.map(|row| StripEntry {
             row,
             at: 0,
             key: 0,
             unpack: 0,
-        });
+        }));
     }
 
     /// Adds an entry: what all keys begin with, and the rest of its key before its unpack information, of which there are `unpack` bytes.
