@@ -156,7 +156,7 @@ impl Cursor {
             .then(|| {
                 table
                     .base
-                    .look_at(table.versions(), &session.db.cache, row, &mut show_it)
+                    .look_at(&session.db, table.versions(), row, &mut show_it)
             })
             .flatten();
         let shown = at_hand.unwrap_or_else(|| {

@@ -6,7 +6,7 @@
 //! Rows that were changed lately come together: behind one that is in the log the next one is looked for there, and its record asked for.
 //! State: a row id and its place in the shape of a moment. It says nothing about what the row's word says.
 //! Rules: B2 it is used only if the word, loaded when the row's turn comes, says BASE, and the shape is still the one of that moment. S54 a
-//! block that is not on its shelf is left to the reader, and so is a tagged run.
+//! block that is not on its shelf is left to the reader, and so is a tagged run that is not for all (B14).
 //! Latches and I/O: none.
 
 use crate::cursor::{Access, Cursor};
@@ -16,7 +16,6 @@ use crate::table::Table;
 use crate::version::RowVersion;
 use pbxt_base::{RowId, prefetch};
 use pbxt_rows::Versions;
-use pbxt_segment::BlockCache;
 use std::sync::Arc;
 
 /// Rows that are made ready together at most: more would be gone again before their turn comes.
@@ -48,14 +47,14 @@ impl ReadyRow {
 
 impl RowBase {
     /// The row's place, if it is settled and in memory; its bytes are on their way then.
-    fn ready(&self, versions: &Versions, cache: &BlockCache, row: RowId) -> Option<ReadyRow> {
+    fn ready(&self, db: &Database, versions: &Versions, row: RowId) -> Option<ReadyRow> {
         let installs = self.installs();
         let shape = self.now();
         let (run, piece) = shape.piece_of(row)?;
-        if run.is_tagged() {
+        if !run.is_for_all(db) {
             return None;
         }
-        let block = piece.block_on_shelf(versions, cache, piece.block_of(row))?;
+        let block = piece.block_on_shelf(versions, &db.cache, piece.block_of(row))?;
         let at = block.find(row)?;
         prefetch(block.payload(at)?);
         Some(ReadyRow {
@@ -105,8 +104,8 @@ impl RowBase {
     /// Several rows made ready: all their blocks are asked for first, then all rows.
     fn make_all_ready<'r>(
         &self,
+        db: &Database,
         versions: &Versions,
-        cache: &BlockCache,
         found: &mut ReadyRows,
         rows: impl Iterator<Item = (RowId, &'r mut Option<ReadyPlace>)>,
     ) {
@@ -120,7 +119,7 @@ impl RowBase {
         };
         for (place, (row, ready)) in places.iter_mut().zip(rows) {
             if let Some((run, piece)) = shape.piece_of(row)
-                && !run.is_tagged()
+                && run.is_for_all(db)
             {
                 let block = piece.block_of(row);
                 if !is_same(before, piece, block) {
@@ -134,7 +133,7 @@ impl RowBase {
         for (piece, number, row, ready) in places.into_iter().flatten() {
             if !is_same(before, piece, number) {
                 before = Some((piece, number));
-                let block = piece.block_on_shelf(versions, cache, number);
+                let block = piece.block_on_shelf(versions, &db.cache, number);
                 is_held = block.is_some();
                 found.blocks.extend(block);
             }
@@ -176,7 +175,7 @@ impl Table {
             }
             word.is_absent()
         });
-        self.base.make_all_ready(self.versions(), &db.cache, found, cold);
+        self.base.make_all_ready(db, self.versions(), found, cold);
     }
 
     /// True if the row is in the log; its newest version is on its way then.
@@ -202,7 +201,7 @@ impl Cursor {
             self.ready = if self.was_hot && table.is_hot(db, row) {
                 None
             } else {
-                table.base.ready(table.versions(), &db.cache, row)
+                table.base.ready(db, table.versions(), row)
             };
         }
     }

@@ -5,12 +5,14 @@
 //! State: a shape is a list of runs, newest first; the newest run that has a row id has the row. A shape never changes;
 //! a change installs another one. A run with a tag belongs to the transaction that loaded it.
 //! Rules: B1 a shape that holds a row is installed before the row's word in the row map is cleared. B2 a reader loads the
-//! word first and the shape afterwards. B3 a tagged run holds only rows whose ids no other run had before. AL8 blocks are handed
-//! out with the columns of now, AL11 or refused.
+//! word first and the shape afterwards. B3 a tagged run holds only rows whose ids no other run had before. B14 one that
+//! all readers see is read as if it had no tag. AL8 blocks are handed out with the columns of now, AL11 or refused.
 //! Latches and I/O: none; reading a block may load it.
 //! After a crash: the checkpoint image names all pieces; the log's tail names tagged ones that came later.
 
+use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::homing::{Standing, standing_of};
 use crate::superseded::{Former, Superseded};
 use crate::version::BaseRow;
 use arc_swap::{ArcSwap, Guard};
@@ -23,7 +25,7 @@ use pbxt_txn::Stamp;
 use roaring::RoaringTreemap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Stamp of what is settled.
 pub(crate) const SETTLED: Stamp = Stamp {
@@ -84,6 +86,8 @@ pub(crate) struct RowRun {
     /// Of all pieces: statements ask for sums, and a large run has hundreds of pieces.
     slots: u64,
     stored_bytes: u64,
+    /// Tagged, and found to be seen by every reader there is and will be (rule B14).
+    is_seen: AtomicBool,
 }
 
 /// One section of a piece file with blocks of one table.
@@ -199,11 +203,11 @@ impl RowBase {
         self.superseded.held(out);
     }
 
-    /// The stamp of the newest run that has a slot of the row. No I/O; the slot may say "deleted".
+    /// The stamp that readers judge the row by, of the newest run that has a slot of it. No I/O; the slot may say "deleted".
     pub(crate) fn stamp_of(&self, row: RowId) -> Option<Stamp> {
         let shape = self.shape.load();
         let mut runs = shape.runs.iter();
-        runs.find(|run| run.has_slot(row)).map(|run| run.stamp)
+        runs.find(|run| run.has_slot(row)).map(|run| run.judged_stamp())
     }
 
     /// What `look` finds of a settled row in a block that is at hand, held no longer than that; none if it is not, or the newest run
@@ -211,17 +215,17 @@ impl RowBase {
     #[inline]
     pub(crate) fn look_at<R>(
         &self,
+        db: &Database,
         versions: &Versions,
-        cache: &BlockCache,
         row: RowId,
         look: impl FnOnce(&[u8], u16) -> R,
     ) -> Option<R> {
         let shape = self.now();
         let (run, piece) = shape.piece_of(row)?;
-        if run.is_tagged() {
+        if !run.is_for_all(db) {
             return None;
         }
-        piece.look_on_shelf(versions, cache, piece.block_of(row), |rows| {
+        piece.look_on_shelf(versions, &db.cache, piece.block_of(row), |rows| {
             let payload = rows.payload(rows.find(row)?)?;
             // Not line by line, as they are come to.
             prefetch(payload);
@@ -276,7 +280,35 @@ impl RowRun {
             stamp,
             slots: pieces.iter().map(|piece| piece.section().entries).sum(),
             stored_bytes: pieces.iter().map(|piece| piece.stored_bytes()).sum(),
+            is_seen: AtomicBool::new(false),
             pieces,
+        }
+    }
+
+    /// True if its rows are for all readers: it is settled, or the transaction that loaded it is (rule B14).
+    #[inline]
+    pub(crate) fn is_for_all(&self, db: &Database) -> bool {
+        !self.is_tagged() || self.is_seen.load(Ordering::Relaxed) || self.turns_out_seen(db)
+    }
+
+    #[cold]
+    fn turns_out_seen(&self, db: &Database) -> bool {
+        let Stamp { txn, lsn } = self.stamp;
+        let standing = standing_of(db, txn, lsn, db.horizon(), &crossbeam_epoch::pin());
+        let is_seen = standing == Standing::Settled;
+        if is_seen {
+            self.is_seen.store(true, Ordering::Relaxed);
+        }
+        is_seen
+    }
+
+    /// The stamp that readers judge its rows by (rule B14).
+    #[inline]
+    pub(crate) fn judged_stamp(&self) -> Stamp {
+        if self.is_seen.load(Ordering::Relaxed) {
+            SETTLED
+        } else {
+            self.stamp
         }
     }
 
@@ -298,7 +330,7 @@ impl RowRun {
         Ok(Slot::Row(BaseRow {
             block,
             at,
-            stamp: self.stamp,
+            stamp: self.judged_stamp(),
         }))
     }
 

@@ -290,7 +290,7 @@ impl TableScan {
         let found = run
             .block
             .as_ref()
-            .map(|block| (Arc::clone(block), run.at, run.run.stamp));
+            .map(|block| (Arc::clone(block), run.at, run.run.judged_stamp()));
         self.pass_base(db, table)?;
         Ok(match found {
             Some((block, at, stamp)) => Step::Base(RowId::new(row), block, at, stamp),

@@ -185,6 +185,36 @@ fn a_load_is_part_of_the_table_before_its_transaction_reads_or_marks() {
     assert_eq!(plain(&mut bench), rows_of(1..=2 * MANY));
 }
 
+/// Rule B14: the mark on a run that all see is set by readers, and may not be too early.
+#[test]
+fn older_snapshots_do_not_see_a_load_that_others_have_read() {
+    let mut bench = Bench::new();
+    let (mut old, mut new) = (bench.other(2), bench.other(3));
+    let seen_by = |client: &mut Client, table: &PlayTable| {
+        let mut count = || {
+            let rows = client.agreed(table).expect("readable");
+            rows.unwrap_or_else(|differs| panic!("{differs}")).len()
+        };
+        // Twice: blocks are at hand from their second use on.
+        let (first, again) = (count(), count());
+        assert_eq!(first, again);
+        first
+    };
+    let table = bench.table.clone();
+    assert_eq!(seen_by(&mut old, &table), 0);
+    load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("a load");
+    assert_eq!(seen_by(&mut new, &table), 0, "before its commit");
+    new.session.commit().expect("nothing to commit");
+    bench.client.session.commit().expect("a commit");
+    bench.db.housekeeping_step();
+    assert_eq!(seen_by(&mut new, &table), MANY as usize);
+    assert_eq!(seen_by(&mut old, &table), 0, "B14: by its snapshot");
+    old.session.commit().expect("nothing to commit");
+    bench.db.housekeeping_step();
+    assert_eq!(seen_by(&mut new, &table), MANY as usize);
+    assert_eq!(seen_by(&mut old, &table), MANY as usize);
+}
+
 #[test]
 fn few_rows_are_written_one_by_one() {
     let mut bench = Bench::new();

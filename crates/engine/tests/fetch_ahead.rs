@@ -1,10 +1,11 @@
 //! Rows behind index entries are read in batches of blocks, each block of a stretch is unpacked once, and rows that nobody may want are
 //! not read at all.
 
+mod common;
 #[path = "common/store.rs"]
 mod store;
 
-use pbxt::{Bind, Cursor, RowVersion, Seek};
+use pbxt::{Bind, Cursor, Progress, RowVersion, Seek};
 use pbxt_sim::table::PlayRow;
 use store::Store;
 
@@ -189,9 +190,38 @@ fn a_short_scan_of_rows_at_hand_reads_them_one_by_one() {
     store.fill();
     store.compact();
     store.merge();
+    reads_one_by_one(&mut store, ALL, ALL);
+}
+
+/// Rule B14.
+#[test]
+fn rows_of_a_load_that_all_see_are_at_hand() {
+    const ALL: u32 = 1500;
+    let mut store = Store::new();
+    let table = store.table.clone();
+    let loaded = store.client.statement(|session| {
+        session.bulk_begin(&table.table, u64::MAX, false);
+        let rows = (0..ALL).map(PlayRow::new);
+        let done: pbxt::Result<()> = rows.map(|row| common::put(session, &table, &row)).collect();
+        let ended = session.bulk_end(&table.table, false);
+        done?;
+        ended
+    });
+    loaded.expect("a load");
+    store.client.session.commit().expect("a commit");
+    store.db.housekeeping_step();
+    reads_one_by_one(&mut store, ALL, 300);
+    assert!(
+        store.db.settle_tags_step().expect("a step") == Progress::Idle,
+        "B14: the tag stays as long as no checkpoint has begun"
+    );
+}
+
+/// Reads so many of all rows, which are at hand, by an index: they are fetched ahead only beyond the 256th (rule X55).
+fn reads_one_by_one(store: &mut Store, all: u32, read: u32) {
     // Blocks are at hand from their second use on.
     for _ in 0..3 {
-        store.shows(0..ALL);
+        store.shows(0..all);
     }
     let (db, table) = (store.db.clone(), store.table.clone());
     let taken = || {
@@ -204,7 +234,7 @@ fn a_short_scan_of_rows_at_hand_reads_them_one_by_one() {
         cursor.bind(session, Bind::default())?;
         cursor.index_start(session, 0)?;
         let mut found = cursor.index_edge(session, false, |_| Ok(()))?;
-        for shown in 1..ALL {
+        for shown in 1..read {
             assert!(found, "{shown} rows");
             // A handful under way ends first (rule X60).
             let (is_early, is_late) = (shown <= 256, shown > 256 + 16);
