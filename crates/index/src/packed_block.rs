@@ -288,6 +288,19 @@ impl PackedBlock {
         self.dead[index / 64].load(Ordering::Relaxed) >> (index % 64) & 1 != 0
     }
 
+    /// The first of these entries that is DEAD, or their end.
+    pub(crate) fn first_dead(&self, entries: Range<usize>) -> usize {
+        let mut from = entries.start;
+        while from < entries.end {
+            let dead = self.dead[from / 64].load(Ordering::Relaxed) >> (from % 64);
+            if dead != 0 {
+                return entries.end.min(from + dead.trailing_zeros() as usize);
+            }
+            from = (from / 64 + 1) * 64;
+        }
+        entries.end
+    }
+
     /// Bytes of memory it takes beside itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         let places = match &self.places {

@@ -225,13 +225,18 @@ impl RunCursor {
         let Some(block) = self.held.as_ref().filter(|_| self.forward) else {
             return 0;
         };
-        let Some(packed) = block.packed().filter(|_| !block.has_dead()) else {
+        let Some(packed) = block.packed() else {
             return 0;
         };
         // The last one's pair may go on in the next block.
         let last = block.len() - 1;
         let left_of = |cut: &SeekPos<'_>| packed.partition_point(cut);
-        let end = cuts.iter().flatten().map(left_of).fold(last, usize::min);
+        let mut end = cuts.iter().flatten().map(left_of).fold(last, usize::min);
+        if block.has_dead() && end > self.at {
+            let dead = packed.first_dead(self.at..end + 1);
+            // Whoever goes behind a strip comes to an entry that is not dead.
+            end = end.min(dead.saturating_sub(1));
+        }
         end.saturating_sub(self.at)
     }
 

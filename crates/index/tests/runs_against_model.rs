@@ -138,6 +138,57 @@ fn settled_and_other(settled: Vec<Event>, other: Vec<Event>) -> (Arc<IndexParts>
     (Arc::new(parts), model)
 }
 
+/// Marks some of the entries that stand in runs dead: a cursor passes them from then on.
+fn mark_dead(parts: &Arc<IndexParts>, cache: &Arc<BlockCache>, model: &mut Vec<Event>, numbers: &[usize]) {
+    let mut cursor = MergedCursor::new();
+    cursor
+        .seek(parts, cache, &SeekPos::START, true)
+        .expect("readable");
+    let mut left = Vec::new();
+    for (number, event) in model.iter().enumerate() {
+        match cursor.mark() {
+            Some(mark) if numbers.contains(&number) && !cursor.is_in_tree() => cursor.mark_dead(mark),
+            _ => left.push(event.clone()),
+        }
+        cursor.advance().expect("readable");
+    }
+    *model = left;
+}
+
+/// Rule X56: one dead entry spoils no strip but its own.
+#[test]
+fn strips_end_in_front_of_a_dead_entry_and_begin_behind_it() {
+    let event = |number: u32| Event {
+        key: format!("key {number:05}").into_bytes(),
+        row: u64::from(number),
+        lsn: 0,
+        sign: Sign::Entry,
+        txn: 0,
+        unpack: Vec::new(),
+    };
+    let (parts, mut model) = settled_and_other((0..300).map(event).collect(), Vec::new());
+    let cache = cache();
+    let in_strips = || {
+        let mut cursor = MergedCursor::new();
+        cursor
+            .seek(&parts, &cache, &SeekPos::START, true)
+            .expect("readable");
+        let (mut strip, mut entries) = (Strip::default(), 0);
+        while cursor.peek().is_some() {
+            cursor.take_lone([None, None], 1000, Copied::Entries, &mut strip);
+            entries += strip.len();
+            cursor.advance().expect("readable");
+        }
+        entries
+    };
+    let before = in_strips();
+    mark_dead(&parts, &cache, &mut model, &[100, 101, 200]);
+    assert!(
+        before - in_strips() <= 5,
+        "X56: three dead ones, and one in front of each gap"
+    );
+}
+
 fn walk(cursor: &mut MergedCursor) -> Vec<Event> {
     let mut found = Vec::new();
     while let Some(entry) = cursor.peek() {
@@ -224,11 +275,14 @@ proptest! {
         other in vec(event(), 0..12),
         cuts in [cut(), cut()],
         most in vec(1_usize..200, 1..20),
+        dead in vec(0_usize..1000, 0..4),
     ) {
-        let (parts, model) = settled_and_other(settled, other);
+        let (parts, mut model) = settled_and_other(settled, other);
+        let cache = cache();
+        mark_dead(&parts, &cache, &mut model, &dead);
         let is_pair = |one: &Event, other: &Event| (&one.key, one.row) == (&other.key, other.row);
         let mut cursor = MergedCursor::new();
-        cursor.seek(&parts, &cache(), &SeekPos::START, true).expect("readable");
+        cursor.seek(&parts, &cache, &SeekPos::START, true).expect("readable");
         let (mut strip, mut at) = (Strip::default(), 0);
         for most in most.iter().cycle() {
             prop_assert_eq!(cursor.peek().map(Event::of), model.get(at).cloned());
