@@ -34,8 +34,9 @@ const ENTRY_BYTES_MIN: u64 = 48;
 const PASSED_AS_ONE: usize = 16;
 /// Moves of a scan before it fetches ahead.
 const MOVES_BEFORE: u32 = 16;
-/// The same while all rows were at hand (rule X55).
+/// The same while rows were at hand (rule X55): all but one in so many.
 const MOVES_AT_HAND: u32 = 256;
+const MISSED_OF: u32 = 8;
 
 /// Memory that all stretches may take: a quarter of the cache budget. One takes three quarters of what is left.
 #[derive(Debug, Default)]
@@ -121,8 +122,8 @@ pub(crate) struct FetchAhead {
     moves: u32,
     /// Moves that came to a row before the first stretch.
     alone: u32,
-    /// A row was not at hand (rule X55).
-    has_missed: bool,
+    /// Rows that were not at hand (rule X55).
+    missed: u32,
     /// Rows that the scan is expected to hand out; 0: all (rule X51).
     expected: u64,
     /// Of stretches that are over.
@@ -148,7 +149,7 @@ impl FetchAhead {
     pub(crate) fn reset(&mut self) {
         self.moves = 0;
         self.alone = 0;
-        self.has_missed = false;
+        self.missed = 0;
         self.served = 0;
         self.limit = 0;
         self.clear();
@@ -184,18 +185,15 @@ impl FetchAhead {
     #[inline]
     pub(crate) fn is_worth_it(&mut self) -> bool {
         self.moves = self.moves.saturating_add(1);
-        let before = if self.has_missed {
-            MOVES_BEFORE
-        } else {
-            MOVES_AT_HAND
-        };
+        let is_strewn = self.missed.saturating_mul(MISSED_OF) >= self.moves;
+        let before = if is_strewn { MOVES_BEFORE } else { MOVES_AT_HAND };
         self.moves > before
     }
 
     /// A row was looked for in a block that was not at hand (rule X55).
     #[inline]
     pub(crate) fn miss(&mut self) {
-        self.has_missed = true;
+        self.missed = self.missed.saturating_add(1);
     }
 
     /// Begins a stretch, longer than the last one.
@@ -220,10 +218,10 @@ impl FetchAhead {
             return;
         };
         let entries = self.limit.min(most as usize);
-        self.entries.reserve(entries);
-        self.order.reserve(entries);
+        make_room_in(&mut self.entries, entries);
+        make_room_in(&mut self.order, entries);
         // Of these the keys have the lesser part.
-        self.payloads.reserve(entries * self.entry_bytes as usize);
+        make_room_in(&mut self.payloads, entries * self.entry_bytes as usize);
     }
 
     /// Rule X51.
@@ -379,6 +377,13 @@ impl FetchAhead {
     }
 }
 
+/// Room for so many in a vector that is empty: to grow it would be to copy what was in it before.
+fn make_room_in<T>(empty: &mut Vec<T>, count: usize) {
+    if empty.capacity() < count {
+        *empty = Vec::with_capacity(count);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -388,8 +393,9 @@ mod tests {
         let budget = Arc::new(FetchBudget::new(4 << 30));
         let mut ahead = FetchAhead::default();
         ahead.expect(expected);
-        ahead.miss();
-        while !ahead.is_worth_it() {}
+        while !ahead.is_worth_it() {
+            ahead.miss();
+        }
         let mut sizes = Vec::new();
         for _ in 0..count {
             ahead.begin(&budget);
@@ -413,23 +419,26 @@ mod tests {
     /// Rule X55.
     #[test]
     fn a_scan_whose_rows_are_at_hand_fetches_ahead_later() {
-        let moves = |missed_at: u32| {
+        let moves = |is_missed: fn(u32) -> bool| {
             let mut ahead = FetchAhead::default();
             (1..=100_000)
                 .find(|&at| {
                     let is_worth_it = ahead.is_worth_it();
-                    if at == missed_at {
+                    if is_missed(at) {
                         ahead.miss();
                     }
                     is_worth_it
                 })
                 .unwrap_or(0)
         };
-        assert_eq!(moves(1), MOVES_BEFORE + 1);
-        assert_eq!(moves(100), 101, "from the next move on");
-        assert_eq!(moves(u32::MAX), MOVES_AT_HAND + 1);
+        assert_eq!(moves(|_| true), MOVES_BEFORE + 1);
+        assert_eq!(moves(|at| at.is_multiple_of(MISSED_OF / 2)), MOVES_BEFORE + 1);
+        let in_order = moves(|at| at % (2 * MISSED_OF) == 1);
+        assert_eq!(in_order, MOVES_AT_HAND + 1, "blocks of rows in order");
+        assert_eq!(moves(|at| at > 100), 116, "as soon as one in eight was missed");
+        assert_eq!(moves(|_| false), MOVES_AT_HAND + 1);
         let mut ahead = FetchAhead::default();
-        ahead.miss();
+        (0..MOVES_BEFORE).for_each(|_| ahead.miss());
         ahead.reset();
         assert!(
             (0..=MOVES_BEFORE).all(|_| !ahead.is_worth_it()),

@@ -11,11 +11,12 @@
 
 use crate::cursor::{Access, Cursor};
 use crate::database::Database;
-use crate::row_shape::{CachedRows, RowBase, RowPiece};
+use crate::row_shape::{CachedRows, RowBase, RowPiece, RowShape};
 use crate::table::Table;
 use crate::version::RowVersion;
 use pbxt_base::{RowId, prefetch};
 use pbxt_rows::Versions;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Rows that are made ready together at most: more would be gone again before their turn comes.
@@ -100,6 +101,47 @@ impl ReadyRows {
     }
 }
 
+/// Finds the blocks of rows that are looked for together. Rows that were loaded in the order of the index stand in one block.
+struct Places<'s> {
+    shape: &'s RowShape,
+    /// Runs that may have one of the rows.
+    runs: u64,
+    /// Where the row before was found, and the rows that its block can have.
+    before: Option<(&'s RowPiece, usize, RangeInclusive<RowId>)>,
+}
+
+impl<'s> Places<'s> {
+    /// For rows between these two.
+    fn new(shape: &'s RowShape, first: RowId, last: RowId) -> Self {
+        Self {
+            shape,
+            runs: shape.runs_within(first, last),
+            before: None,
+        }
+    }
+
+    /// Piece and number of the row's block, if all see its run; a block other than the one before is on its way then.
+    #[inline]
+    fn of(&mut self, db: &Database, row: RowId) -> Option<(&'s RowPiece, usize)> {
+        if self.runs.is_power_of_two()
+            && let Some((piece, block, rows)) = &self.before
+            && rows.contains(&row)
+            && piece.has_slot(row)
+        {
+            return Some((piece, *block));
+        }
+        let (run, piece) = self.shape.piece_among(self.runs, row)?;
+        if !run.is_for_all(db) {
+            return None;
+        }
+        let block = piece.block_of(row);
+        piece.prefetch_block(block);
+        let (first, last) = piece.ids_of_block(block);
+        self.before = Some((piece, block, first..=last));
+        Some((piece, block))
+    }
+}
+
 impl RowBase {
     /// Several rows made ready: all their blocks are asked for first, then all rows.
     fn make_all_ready<'r>(
@@ -111,27 +153,22 @@ impl RowBase {
     ) {
         found.installs = self.installs();
         let shape = self.now();
-        let mut places = [const { None }; READY_MAX];
-        // Rows of one block come together where they were loaded in the order of the index: it is asked for once.
-        let mut before: Option<(&RowPiece, usize)> = None;
-        let is_same = |before: Option<(&RowPiece, usize)>, piece: &RowPiece, block: usize| {
-            before.is_some_and(|(of, number)| std::ptr::eq(of, piece) && number == block)
-        };
-        for (place, (row, ready)) in places.iter_mut().zip(rows) {
-            if let Some((run, piece)) = shape.piece_of(row)
-                && run.is_for_all(db)
-            {
-                let block = piece.block_of(row);
-                if !is_same(before, piece, block) {
-                    piece.prefetch_block(block);
-                }
-                before = Some((piece, block));
-                *place = Some((piece, block, row, ready));
-            }
+        let mut wanted = [const { None }; READY_MAX];
+        let (mut first, mut last) = (RowId::new(u64::MAX), RowId::new(0));
+        for (place, (row, ready)) in wanted.iter_mut().zip(rows) {
+            (first, last) = (first.min(row), last.max(row));
+            *place = Some((row, ready));
+        }
+        let mut places = Places::new(&shape, first, last);
+        let mut found_in = [const { None }; READY_MAX];
+        for (place, (row, ready)) in found_in.iter_mut().zip(wanted.into_iter().flatten()) {
+            *place = places.of(db, row).map(|at| (at, row, ready));
         }
         let (mut before, mut is_held) = (None, false);
-        for (piece, number, row, ready) in places.into_iter().flatten() {
-            if !is_same(before, piece, number) {
+        for ((piece, number), row, ready) in found_in.into_iter().flatten() {
+            let is_same =
+                before.is_some_and(|(of, block)| std::ptr::eq::<RowPiece>(of, piece) && block == number);
+            if !is_same {
                 before = Some((piece, number));
                 let block = piece.block_on_shelf(versions, &db.cache, number);
                 is_held = block.is_some();

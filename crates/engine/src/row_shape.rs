@@ -33,6 +33,9 @@ pub(crate) const SETTLED: Stamp = Stamp {
     lsn: Lsn::new(0),
 };
 
+/// Rows are near each other if their ids differ by so many at most: to count the slots between them is little then.
+const NEAR: u64 = 1 << 12;
+
 /// A decoded block as the block cache keeps it, with all that leads to a row in one line of memory.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -255,6 +258,24 @@ impl RowShape {
         runs.find_map(|run| Some((&**run, &**run.piece_with(row)?)))
     }
 
+    /// The runs that may have a slot of a row between these two, as bits; all, where there are more than bits or the rows are far apart.
+    pub(crate) fn runs_within(&self, first: RowId, last: RowId) -> u64 {
+        if last.raw().saturating_sub(first.raw()) > NEAR || self.runs.len() > 64 {
+            return u64::MAX;
+        }
+        let runs = self.runs.iter().enumerate();
+        let has_some = runs.filter(|(_, run)| run.has_slot_within(first, last));
+        has_some.fold(0, |bits, (number, _)| bits | 1 << number)
+    }
+
+    /// `piece_of`, if one of these runs has the row.
+    #[inline]
+    pub(crate) fn piece_among(&self, runs: u64, row: RowId) -> Option<(&RowRun, &RowPiece)> {
+        let is_one = |number: usize| number >= 64 || runs >> number & 1 == 1;
+        let mut among = self.runs.iter().enumerate().filter(|(number, _)| is_one(*number));
+        among.find_map(|(_, run)| Some((&**run, &**run.piece_with(row)?)))
+    }
+
     /// Piece and number of the block in which the newest run has the row, if one has.
     pub(crate) fn place_of(&self, row: RowId) -> Option<(&Arc<RowPiece>, usize)> {
         self.runs.iter().find_map(|run| {
@@ -346,6 +367,14 @@ impl RowRun {
         piece.has_slot(row).then_some(piece)
     }
 
+    /// True if it has a slot of a row between these two, both included. No I/O.
+    pub(crate) fn has_slot_within(&self, first: RowId, last: RowId) -> bool {
+        let pieces = self.pieces.get(self.piece_at(first)..).unwrap_or(&[]);
+        let mut pieces = pieces.iter().take_while(|piece| piece.first <= last);
+        let range = first.raw()..=last.raw();
+        pieces.any(|piece| piece.is_dense || piece.rows.range_cardinality(range.clone()) > 0)
+    }
+
     /// True if a piece may have slots of rows between these two, both included. No I/O.
     pub(crate) fn has_piece_within(&self, first: RowId, last: RowId) -> bool {
         let piece = self.pieces.get(self.piece_at(first));
@@ -397,7 +426,7 @@ impl RowPiece {
     }
 
     #[inline]
-    fn has_slot(&self, row: RowId) -> bool {
+    pub(crate) fn has_slot(&self, row: RowId) -> bool {
         row >= self.first && row <= self.last && (self.is_dense || self.rows.contains(row.raw()))
     }
 

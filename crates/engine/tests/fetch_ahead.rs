@@ -201,8 +201,8 @@ fn rows_of_a_load_that_all_see_are_at_hand() {
     let table = store.table.clone();
     let loaded = store.client.statement(|session| {
         session.bulk_begin(&table.table, u64::MAX, false);
-        let rows = (0..ALL).map(PlayRow::new);
-        let done: pbxt::Result<()> = rows.map(|row| common::put(session, &table, &row)).collect();
+        let mut rows = (0..ALL).map(PlayRow::new);
+        let done = rows.try_for_each(|row| common::put(session, &table, &row));
         let ended = session.bulk_end(&table.table, false);
         done?;
         ended

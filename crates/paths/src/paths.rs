@@ -137,6 +137,13 @@ pub(crate) const ALL: &[HotPath] = &[
         "the same in the log",
     ),
     path(
+        "range-short-layers",
+        Rows::Layers,
+        10_000,
+        range_short,
+        "the same in blocks of several runs",
+    ),
+    path(
         "scan-hot",
         Rows::Hot,
         20_000,

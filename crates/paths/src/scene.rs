@@ -33,6 +33,10 @@ const PAD_BYTES: usize = 60;
 const CHANGED_BYTES: usize = 8;
 /// Runs of an index that has several.
 const RUNS: u32 = 8;
+/// Newer runs of rows, and rows of each that were changed, and that were removed and came again.
+const LAYERS: u32 = 3;
+const CHANGED: u32 = ROWS / 100;
+const RENEWED: u32 = ROWS / 200;
 /// Rows that fill more than a segment of the log.
 const LOG_END_ROWS: u32 = 16_000;
 const RECORD_BYTES: usize = C_AT + C_BYTES + PAD_BYTES;
@@ -54,6 +58,8 @@ pub(crate) enum Rows {
     Stored,
     /// In the log, with their keys in runs that have neighbours of each other.
     Runs,
+    /// In blocks, but one in fifty was changed or came anew since and is in one of a few newer runs, as updates leave them.
+    Layers,
 }
 
 /// See the module. Fields are dropped in this order.
@@ -200,10 +206,13 @@ impl Scene {
         match rows {
             Rows::None => {}
             Rows::Runs => scene.fill_runs()?,
-            Rows::Hot | Rows::Cold | Rows::Stored => scene.fill(ROWS)?,
+            Rows::Hot | Rows::Cold | Rows::Stored | Rows::Layers => scene.fill(ROWS)?,
         }
-        if matches!(rows, Rows::Cold | Rows::Stored) {
+        if matches!(rows, Rows::Cold | Rows::Stored | Rows::Layers) {
             scene.settle()?;
+        }
+        if rows == Rows::Layers {
+            scene.add_layers()?;
         }
         Ok(scene)
     }
@@ -231,17 +240,58 @@ impl Scene {
         Ok(())
     }
 
-    /// All background work there is. The end of the log is not homed, so what stands there is of another table.
+    /// All background work there is.
     fn settle(&mut self) -> Result<()> {
+        self.fill_end_of_log("d/other")?;
+        let db = self.host.database();
+        while db.upkeep_step(true)? == Progress::Worked {}
+        db.checkpoint_step()
+    }
+
+    /// The end of the log is not homed, so what stands there is of another table.
+    fn fill_end_of_log(&mut self, name: &str) -> Result<()> {
         let db = Arc::clone(self.host.database());
-        let other = HostCursor::new(&table(&db, "d/other")?);
+        let other = HostCursor::new(&table(&db, name)?);
         let own = std::mem::replace(&mut self.cursor, other);
         let next_id = self.next_id;
         self.fill(LOG_END_ROWS)?;
         (self.cursor, self.next_id) = (own, next_id);
         db.housekeeping_step();
-        while db.upkeep_step(true)? == Progress::Worked {}
-        db.checkpoint_step()
+        Ok(())
+    }
+
+    /// Changes some of the rows, and homes them without a merge; again and again.
+    fn add_layers(&mut self) -> Result<()> {
+        let db = Arc::clone(self.host.database());
+        for layer in 0..LAYERS {
+            for _ in 0..CHANGED {
+                self.change_any(|scene, row| {
+                    let (old, new) = (record(&scene.record), record(&scene.new));
+                    scene.cursor.update(&mut scene.session, row, old, new).map(|_| ())
+                })?;
+            }
+            for _ in 0..RENEWED {
+                self.change_any(|scene, row| {
+                    scene.cursor.delete(&mut scene.session, row)?;
+                    scene.insert()
+                })?;
+            }
+            self.fill_end_of_log(&format!("d/other{layer}"))?;
+            while db.compact_step()? == Progress::Worked {}
+            db.checkpoint_step()?;
+        }
+        Ok(())
+    }
+
+    /// Does this to a row, with another text in `new`, and commits.
+    fn change_any(&mut self, work: impl FnOnce(&mut Self, RowId) -> Result<()>) -> Result<()> {
+        let id = self.any_id();
+        self.statement(true, |scene| {
+            let row = scene.find_row(id)?;
+            scene.change(false);
+            work(scene, row)
+        })?;
+        self.session.commit()
     }
 
     /// The next row that is not there yet goes to `new`.
