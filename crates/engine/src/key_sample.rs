@@ -256,11 +256,11 @@ impl Taking<'_> {
         let from = SeekPos::before(&first, RowId::new(first_row), Lsn::new(0), Sign::Anti);
         merged.seek(self.source.parts, self.source.cache, &from, true)?;
         stretch.clear();
-        while let Some(entry) = merged.peek() {
-            let is_behind = (entry.key(), entry.row().raw()) > (&last, last_row);
-            if is_behind || stretch.entries.len() >= BETWEEN_MAX {
+        for _ in 0..BETWEEN_MAX {
+            let is_within = |entry: &EntryView<'_>| (entry.key(), entry.row().raw()) <= (&last, last_row);
+            let Some(entry) = merged.peek().filter(is_within) else {
                 break;
-            }
+            };
             stretch.push(entry);
             merged.advance()?;
         }

@@ -367,12 +367,13 @@ impl MergedCursor {
             SeekPos::before(entry.key(), entry.row(), Lsn::new(0), Sign::Anti)
         };
         let [end, prefix] = cuts;
-        let count = cursor.count_lone(&[end, prefix, self.order.get(1).map(pair_before)]);
+        let cuts = [end, prefix, self.order.get(1).map(pair_before)];
+        let count = cursor.count_lone(&cuts, most);
         if count == 0 {
             return;
         }
         if let Source::Run(cursor) = &mut self.sources[number] {
-            cursor.take_lone(count.min(most), copied, strip);
+            cursor.take_lone(count, copied, strip);
         }
         self.settle_first(number);
     }

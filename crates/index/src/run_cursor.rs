@@ -219,17 +219,17 @@ impl RunCursor {
         Ok(())
     }
 
-    /// So many entries from the position on, in front of all cuts, are lone ones: only parts beyond the cuts may have other events of
-    /// their key and row (rule X56). 0 where that would have to be looked for.
-    pub(crate) fn count_lone(&self, cuts: &[Option<SeekPos<'_>>]) -> usize {
+    /// So many entries from the position on, `most` at most, in front of all cuts, are lone ones: only parts beyond the cuts may have other
+    /// events of their key and row (rule X56). 0 where that would have to be looked for.
+    pub(crate) fn count_lone(&self, cuts: &[Option<SeekPos<'_>>], most: usize) -> usize {
         let Some(block) = self.held.as_ref().filter(|_| self.forward) else {
             return 0;
         };
         let Some(packed) = block.packed() else {
             return 0;
         };
-        // The last one's pair may go on in the next block.
-        let last = block.len() - 1;
+        // The pair of the block's last one may go on in the next block.
+        let last = (block.len() - 1).min(self.at.saturating_add(most));
         let left_of = |cut: &SeekPos<'_>| packed.partition_point(cut);
         let mut end = cuts.iter().flatten().map(left_of).fold(last, usize::min);
         if block.has_dead() && end > self.at {
