@@ -211,7 +211,7 @@ impl Session {
 
     /// Rule T8: what lies in [mark, now) is void for everyone. If that cannot be logged the whole transaction is rolled back (T44).
     pub(crate) fn roll_back_to_mark(&mut self, mark: &Mark) -> Result<()> {
-        let done = self.void_since(mark);
+        let done = self.void_since(mark).and_then(|()| self.remove_again(mark.lsn));
         if done.is_err() {
             self.doom("work could not be taken back");
         }

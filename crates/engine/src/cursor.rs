@@ -91,6 +91,8 @@ pub struct Cursor {
     pub(crate) semi: Semi,
     /// What is read is noted (rule T30).
     pub(crate) is_noting: bool,
+    /// A row whose newest version is no tombstone may be hidden by one of this transaction that came before the scan (rule T51).
+    pub(crate) may_be_removed: bool,
     /// The statement that read last is over.
     is_suspended: bool,
     until_kill_check: u32,
@@ -125,6 +127,7 @@ impl Cursor {
             new_lock: None,
             semi: Semi::Off,
             is_noting: false,
+            may_be_removed: false,
             is_suspended: false,
             until_kill_check: KILL_CHECK_ROWS,
             shown: 0,
@@ -430,6 +433,7 @@ impl Cursor {
             }
         };
         self.view = View::new(viewer);
+        self.may_be_removed = session.has_removed_rows(&self.table);
         self.note_reads(session);
         Ok(())
     }

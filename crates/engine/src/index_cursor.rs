@@ -631,6 +631,9 @@ impl Cursor {
     /// The same for a snapshot.
     #[inline]
     fn is_plain_in(&self, row: RowId, guard: &Guard) -> bool {
+        if self.may_be_removed {
+            return false;
+        }
         let map = &self.table.map;
         // Rule B7: a settled deletion is in the set before the word, or its whole leaf, loses the tombstone.
         if map.may_be_deleted(row, guard) && map.load_in(row, guard).is_tombstone() {

@@ -62,6 +62,23 @@ impl KeyChanges {
         Ok(())
     }
 
+    /// Adds the change from the first key to the second one.
+    pub(crate) fn push_keys(&mut self, index: usize, claim: bool, (old, new): (&[u8], &[u8]), unpack: &[u8]) {
+        let [old, new, unpack] = [old, new, unpack].map(|part| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(part);
+            start..self.bytes.len()
+        });
+        let (old, new) = (Some(old), Some(new));
+        self.items.push(KeyChange {
+            index,
+            old,
+            new,
+            unpack,
+            claim,
+        });
+    }
+
     fn fill<E>(&mut self, make: Option<MakeKey<'_, E>>) -> Result<Option<Range<usize>>, E> {
         let Some(make) = make else { return Ok(None) };
         let start = self.bytes.len();

@@ -160,6 +160,7 @@ mod recovery;
 mod recovery_image;
 mod recovery_index;
 mod references;
+mod reinsert;
 mod renewal;
 mod row_ahead;
 mod row_merge;

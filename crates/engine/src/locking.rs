@@ -9,6 +9,7 @@
 
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::reinsert::Removed;
 use crate::session::{Session, TableWork};
 use crate::table::Table;
 use crate::view::{Resolved, View};
@@ -249,6 +250,7 @@ impl Session {
                 table: Arc::clone(table),
                 rows: 0,
                 unseen: 0,
+                removed: Removed::Nothing,
                 bytes: 0,
                 written: false,
                 shown: self.shown.enter(table.id),

@@ -20,6 +20,7 @@ use crate::held_rows::HeldRow;
 use crate::image::PreparedImage;
 use crate::recovery_image::{ImageFacts, OpenImage, Pieces, Tail};
 use crate::recovery_index::IndexRebuilder;
+use crate::reinsert::Removed;
 use crate::session::{TableWork, Work};
 use crate::shown::TableShown;
 use crate::stamp::TOLD_AHEAD;
@@ -476,6 +477,7 @@ pub(crate) fn adopt_prepared(db: &Arc<Database>, prepared: Vec<PreparedImage>) {
                     table,
                     rows: delta.rows,
                     unseen: 0,
+                    removed: Removed::Nothing,
                     bytes: 0,
                     written: true,
                 });

@@ -17,6 +17,7 @@ use crate::bulk::Brackets;
 use crate::database::Database;
 use crate::definition::ConflictMode;
 use crate::error::{Error, Result};
+use crate::reinsert::{OldKeys, Reinserted, Removed};
 use crate::shown::{Shown, TableShown};
 use crate::table::Table;
 use crate::unique::ProbeBuffers;
@@ -103,6 +104,8 @@ pub(crate) struct TableWork {
     pub bytes: i64,
     /// The intent lock is held.
     pub written: bool,
+    /// Rule T51.
+    pub removed: Removed,
     /// What others may know of the changes in the table.
     pub shown: Arc<TableShown>,
 }
@@ -141,6 +144,8 @@ pub(crate) struct Work {
     /// Where the host may let a change of one row return to that is over (rule T42).
     pub held_row: Option<Mark>,
     pub tables: Vec<TableWork>,
+    /// Rule T51, in the order of their versions.
+    pub reinserted: Vec<Reinserted>,
     pub voids: Vec<VoidRange>,
     pub xid: Vec<u8>,
     /// Log records were written (a FIRST record exists).
@@ -180,6 +185,7 @@ impl Work {
             row,
             held_row,
             tables,
+            reinserted,
             voids,
             xid,
             logged,
@@ -203,16 +209,22 @@ impl Work {
         (*logged, *read_only, *isolation) = (false, false, Isolation::default());
         savepoints.clear();
         tables.clear();
+        reinserted.clear();
         voids.clear();
         xid.clear();
         if tables.capacity() > TABLES_KEPT {
             *tables = Vec::new();
+        }
+        if reinserted.capacity() > REINSERTED_KEPT {
+            *reinserted = Vec::new();
         }
     }
 }
 
 /// Tables of a transaction that the session keeps room for.
 const TABLES_KEPT: usize = 64;
+/// The same of rows that it went on with.
+const REINSERTED_KEPT: usize = 64;
 /// Rows a session writes between two looks at whether background work keeps up.
 pub(crate) const ROWS_BETWEEN_LOOKS: u64 = 256;
 
@@ -233,6 +245,7 @@ pub struct Session {
     pub(crate) delta_buffer: Vec<CountDelta>,
     pub(crate) key_images: KeyImageBuf,
     pub(crate) probe: ProbeBuffers,
+    pub(crate) old_keys: OldKeys,
     /// A constraint acts: rows are changed as they are now, whatever the snapshot (rule FK15).
     pub(crate) is_acting: bool,
     /// Counts what may take away a referenced row that this session has found (rule FK20).
@@ -270,6 +283,7 @@ impl Session {
             delta_buffer: Vec::new(),
             key_images: KeyImageBuf::new(),
             probe: ProbeBuffers::default(),
+            old_keys: OldKeys::default(),
             is_acting: false,
             referenced_changes: 0,
             rows_since_pause: 0,
@@ -467,6 +481,12 @@ impl Session {
             .iter()
             .find(|work| work.table.id == table.id)
             .map_or(0, |work| work.rows + work.unseen)
+    }
+
+    /// True if the transaction has removed rows of the table.
+    pub(crate) fn has_removed_rows(&self, table: &Table) -> bool {
+        let mut tables = self.work.tables.iter();
+        tables.any(|work| work.table.id == table.id && work.removed != Removed::Nothing)
     }
 
     /// Isolation of the running transaction.

@@ -31,8 +31,8 @@ use pbxt_rowmap::RowMap;
 use pbxt_rows::{PayloadKeyMaker, Schema, Versions};
 use pbxt_txlog::RowRef;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// One index in memory.
 #[derive(Debug)]
@@ -109,6 +109,8 @@ pub struct Table {
     versions: Versions,
     /// Indexes in the definition's order.
     pub indexes: Vec<Index>,
+    /// What makes their keys of payloads of now, once it was asked for; none where the host has to.
+    key_makers: OnceLock<Option<Vec<PayloadKeyMaker>>>,
     references: ArcSwap<References>,
     /// The table whose place it was made to take and has not taken yet (rule FK8). Not kept over a restart: who was about to
     /// exchange the two is gone then.
@@ -170,6 +172,7 @@ impl Table {
         Self {
             name: RwLock::new(Arc::from(def.name.as_str())),
             indexes: def.indexes.iter().map(index).collect(),
+            key_makers: OnceLock::new(),
             versions: def.versions(),
             references: ArcSwap::default(),
             stands_in_for: RwLock::default(),
@@ -183,6 +186,20 @@ impl Table {
     /// Columns now; the same for the whole life of a `Table`.
     pub fn schema(&self) -> &Schema {
         self.versions.current()
+    }
+
+    /// What makes the keys of all indexes, in their order, of payloads with the columns of now; none if the core cannot make all.
+    pub(crate) fn key_makers(&self) -> Option<&[PayloadKeyMaker]> {
+        let made = self.key_makers.get_or_init(|| {
+            let makers = self.indexes.iter().map(|index| {
+                let maker = index
+                    .derivable
+                    .then(|| PayloadKeyMaker::new(&index.def.spec, self.schema()));
+                maker.and_then(std::result::Result::ok)
+            });
+            makers.collect()
+        });
+        made.as_deref()
     }
 
     /// Columns now and before.

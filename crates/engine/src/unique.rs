@@ -134,7 +134,7 @@ impl Session {
         answer
     }
 
-    fn probe_row(
+    pub(crate) fn probe_row(
         &mut self,
         table: &Table,
         current: &mut View,
@@ -240,7 +240,7 @@ impl Groups {
 /// Buffers of a probe, kept by the session so that a probe allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeBuffers {
-    batch: Batch,
+    pub batch: Batch,
     pub entries: MergedCursor,
     pub events: Vec<(RowId, IndexEvent)>,
 }

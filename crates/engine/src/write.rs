@@ -14,6 +14,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::keys::KeyChanges;
 use crate::locking::{Linked, blockers_of};
+use crate::reinsert::Removed;
 use crate::row_shape::Again;
 use crate::session::Session;
 use crate::table::Table;
@@ -42,14 +43,16 @@ pub struct NewVersion<'a> {
 }
 
 /// What lies beneath the version about to be written.
-struct Beneath {
-    word: MapWord,
-    prev: Addr,
-    foreign: Option<Addr>,
+pub(crate) struct Beneath {
+    pub word: MapWord,
+    pub prev: Addr,
+    pub foreign: Option<Addr>,
     /// Bytes of the version that is replaced; none if it lies in a block that was not read.
-    payload_bytes: Option<usize>,
+    pub payload_bytes: Option<usize>,
     /// The version beneath is newer than the writer's snapshot.
-    overtaken: bool,
+    pub overtaken: bool,
+    /// It is the writer's own.
+    pub is_own: bool,
 }
 
 /// What became of an update.
@@ -103,7 +106,7 @@ enum Judged {
 }
 
 /// How an attempt to write ended.
-enum Attempt {
+pub(crate) enum Attempt {
     Done(Lsn),
     Changed,
     Blocked,
@@ -181,6 +184,9 @@ impl Session {
         self.flush_bulk(table)?;
         let position = self.enter_table(table)?;
         table.check_current()?;
+        if let Some(row) = self.insert_again(table, position, version)? {
+            return Ok(row);
+        }
         let row = table.map.allocate();
         let claims = self.claim_all(table, row, version.keys)?;
         let beneath = Beneath {
@@ -189,6 +195,7 @@ impl Session {
             foreign: None,
             payload_bytes: Some(0),
             overtaken: false,
+            is_own: false,
         };
         let db = Arc::clone(&self.db);
         let operation = db.guards.enter(self.shard);
@@ -197,12 +204,7 @@ impl Session {
             Ok(Attempt::Done(lsn)) => {
                 self.publish_events(table, row, lsn, version.keys)?;
                 drop(operation);
-                let work = &mut self.work.tables[position];
-                work.rows += 1;
-                work.bytes += version.payload.len().cast_signed() as i64;
-                self.note_row_written(position, row);
-                self.db.counters.rows_inserted.add(1);
-                self.meet_readers(table, row, RowChange::Insert, Some(version.keys))?;
+                self.count_insert(table, position, row, version)?;
                 Ok(row)
             }
             Ok(Attempt::Changed | Attempt::Blocked) => {
@@ -214,6 +216,22 @@ impl Session {
                 Err(error)
             }
         }
+    }
+
+    #[inline]
+    pub(crate) fn count_insert(
+        &mut self,
+        table: &Table,
+        position: usize,
+        row: RowId,
+        version: NewVersion<'_>,
+    ) -> Result<()> {
+        let work = &mut self.work.tables[position];
+        work.rows += 1;
+        work.bytes += version.payload.len().cast_signed() as i64;
+        self.note_row_written(position, row);
+        self.db.counters.rows_inserted.add(1);
+        self.meet_readers(table, row, RowChange::Insert, Some(version.keys))
     }
 
     /// Update (`version`) or delete (`None`).
@@ -267,7 +285,7 @@ impl Session {
                     }
                     self.publish_change(table, row, &beneath, lsn, version)?;
                     drop(operation);
-                    self.count_change(position, row, version, beneath.payload_bytes);
+                    self.count_change(position, row, version, &beneath);
                     let change = version.map_or(RowChange::Delete, |_| RowChange::Update);
                     self.meet_readers(table, row, change, version.map(|version| version.keys))?;
                     return Ok(Updated::Written);
@@ -331,16 +349,23 @@ impl Session {
         position: usize,
         row: RowId,
         version: Option<NewVersion<'_>>,
-        old_bytes: Option<usize>,
+        beneath: &Beneath,
     ) {
         let work = &mut self.work.tables[position];
-        let old_bytes = old_bytes.unwrap_or_else(|| work.table.mean_row_bytes() as usize);
+        let old_bytes = beneath
+            .payload_bytes
+            .unwrap_or_else(|| work.table.mean_row_bytes() as usize);
         work.bytes += (version.map_or(0, |version| version.payload.len()).cast_signed()
             - old_bytes.cast_signed()) as i64;
         if version.is_some() {
             self.db.counters.rows_updated.add(1);
         } else {
             work.rows -= 1;
+            work.removed = work.removed.max(if beneath.is_own || beneath.overtaken {
+                Removed::Changed
+            } else {
+                Removed::Seen
+            });
             self.db.counters.rows_deleted.add(1);
         }
         self.note_row_written(position, row);
@@ -436,6 +461,7 @@ impl Session {
             foreign,
             payload_bytes,
             overtaken: false,
+            is_own: old.txn() == self.work.txn,
         };
         let own = match old {
             Found::Hot(record, lsn) if record.txn() == self.work.txn => (record, *lsn),
@@ -455,7 +481,7 @@ impl Session {
     }
 
     /// Claims the new keys of all unique indexes; withdraws those it got if one fails.
-    fn claim_all(&mut self, table: &Table, row: RowId, keys: &KeyChanges) -> Result<Claims> {
+    pub(crate) fn claim_all(&mut self, table: &Table, row: RowId, keys: &KeyChanges) -> Result<Claims> {
         let mut claims = Claims::default();
         for change in keys.items().iter().filter(|change| change.claim) {
             let Some(key) = keys.new_key(change) else { continue };
@@ -472,7 +498,7 @@ impl Session {
 
     /// Takes claims back: nobody may find the keys taken by a row that was not written. A claim whose tree was frozen
     /// meanwhile may be in a run already: its LSN becomes void for everyone, as that of an undone record does (rule X14).
-    fn withdraw(&mut self, table: &Table, claims: &Claims) -> Result<()> {
+    pub(crate) fn withdraw(&mut self, table: &Table, claims: &Claims) -> Result<()> {
         let withdrawn = claims
             .iter()
             .try_for_each(|claim| self.withdraw_one(table, claim));
@@ -495,7 +521,7 @@ impl Session {
     }
 
     /// Reserve, fill, swap, publish (rule D15).
-    fn write_version(
+    pub(crate) fn write_version(
         &mut self,
         table: &Table,
         row: RowId,
@@ -577,7 +603,13 @@ impl Session {
     }
 
     /// Index events of a linked version: anti-entries of old keys, entries of new keys that were not claimed.
-    fn publish_events(&mut self, table: &Table, row: RowId, lsn: Lsn, keys: &KeyChanges) -> Result<()> {
+    pub(crate) fn publish_events(
+        &mut self,
+        table: &Table,
+        row: RowId,
+        lsn: Lsn,
+        keys: &KeyChanges,
+    ) -> Result<()> {
         for change in keys.items() {
             let index = &table.indexes[change.index];
             if let Some(key) = keys.old(change) {
@@ -607,7 +639,7 @@ fn names_all(table: &Table, version: &Found<'_>, values: &[BlobRef]) -> Result<b
 
 /// Claims made for one row; a few stand in place, more in a list.
 #[derive(Debug, Default)]
-struct Claims {
+pub(crate) struct Claims {
     first: [Option<Claim>; 4],
     more: Vec<Claim>,
 }

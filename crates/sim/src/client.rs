@@ -136,7 +136,7 @@ impl Client {
     pub fn agreed(&mut self, table: &PlayTable) -> Result<std::result::Result<Read, String>> {
         self.statement(|session| {
             let rows = scan(session, table, Bind::default())?;
-            for index in 0..crate::table::INDEXES {
+            for index in 0..table.indexes() {
                 if let Err(differs) = agrees(session, table, index, &rows)? {
                     return Ok(Err(differs));
                 }

@@ -11,7 +11,9 @@ use pbxt_base::{RowId, TableId};
 use std::sync::Arc;
 
 /// Names that tables have.
-const NAMES: [&str; 3] = ["one", "two", "three"];
+const NAMES: [&str; 3] = ["one", LEAN, "three"];
+/// Who gets this name when it is created is lean.
+const LEAN: &str = "two";
 
 impl World {
     /// Plays so many operations.
@@ -120,9 +122,26 @@ impl World {
         known[self.rng.below(known.len() as u64) as usize]
     }
 
+    /// In every second case the primary key of a row that this transaction has removed, if there is one (rule T51).
+    fn some_removed_id(&mut self, me: usize, table: TableId) -> Option<u32> {
+        let state = &self.model.state.rows;
+        let pending = self.model.txns[me].pending.rows.iter();
+        let removed = pending.filter(|(spot, change)| spot.0 == table && change.now.is_none());
+        let ids: Vec<u32> = removed
+            .filter_map(|(spot, _)| state.get(spot).map(|row| row.id))
+            .collect();
+        if ids.is_empty() || self.rng.chance(50) {
+            return None;
+        }
+        Some(ids[self.rng.below(ids.len() as u64) as usize])
+    }
+
     fn insert(&mut self, me: usize, name: &str) -> Step {
         let table = self.table(name)?;
-        let row = self.some_row();
+        let mut row = self.some_row();
+        if let Some(id) = self.some_removed_id(me, table.id()) {
+            row.id = id;
+        }
         self.note(format!("{me}: insert into {name} {}", row.brief()));
         let faults = self.model.predict_insert(me, table.id(), &row);
         let inserted = self.clients[me].insert(&table, &row);
@@ -473,7 +492,12 @@ impl World {
         let before = self.model.clone();
         self.model.create(name, TableId::new(0));
         self.request();
-        let created = PlayTable::create(&Arc::clone(self.db()), name);
+        let db = Arc::clone(self.db());
+        let created = if name == LEAN {
+            PlayTable::create_lean(&db, name)
+        } else {
+            PlayTable::create(&db, name)
+        };
         let created = self.judge("create table", created, &Faults::new())?;
         self.model = before;
         if let Some(table) = &created {

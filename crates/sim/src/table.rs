@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Values of this length and more go to the blob store.
 pub const LARGE: usize = 700;
-/// Number of indexes.
+/// Number of indexes of a table that is not lean.
 pub const INDEXES: usize = 4;
 /// Position of the unique index on `tag`.
 pub const TAG_INDEX: usize = 2;
@@ -186,12 +186,22 @@ impl PlayTable {
         Self::open(db, name)
     }
 
+    /// Creates a *lean* table: one without the index whose keys the core cannot make.
+    pub fn create_lean(db: &Arc<Database>, name: &str) -> Result<Self> {
+        let mut definition = definition(name)?;
+        definition.indexes.truncate(NAME_INDEX);
+        db.create_table(definition, 1)?;
+        Self::open(db, name)
+    }
+
     /// Opens the table that has this name now.
     pub fn open(db: &Arc<Database>, name: &str) -> Result<Self> {
         let table = db.catalog.find(name)?;
         let schema = schema()?;
-        let makers = table.indexes[..NAME_INDEX]
+        let makers = table
+            .indexes
             .iter()
+            .take(NAME_INDEX)
             .map(|index| Ok(PayloadKeyMaker::new(&index.def.spec, &schema)?))
             .collect::<Result<_>>()?;
         Ok(Self {
@@ -205,6 +215,11 @@ impl PlayTable {
     /// Id of the generation.
     pub fn id(&self) -> TableId {
         self.table.id
+    }
+
+    /// Number of its indexes.
+    pub fn indexes(&self) -> usize {
+        self.table.indexes.len()
     }
 
     /// Version of the stored columns.
@@ -315,7 +330,7 @@ impl PlayTable {
     /// The index events of an insert (`old` is none) or update.
     pub fn key_changes(&self, old: Option<&PlayRow>, new: &PlayRow) -> Result<KeyChanges> {
         let mut keys = KeyChanges::new();
-        for index in 0..INDEXES {
+        for index in 0..self.indexes() {
             let before = old.map(|old| self.key(index, old));
             let after = self.key(index, new);
             if before.as_ref() == Some(&after) {

@@ -70,6 +70,20 @@ pub(super) fn name_of(value: u32) -> Vec<u8> {
     format!("{value:03}").into_bytes()
 }
 
+/// The path that a statement takes in a table which may lack its index.
+pub(super) fn path_in(table: &PlayTable, predicate: Predicate, path: Path) -> Path {
+    let index = match path {
+        Path::Table { .. } => return path,
+        Path::Whole { index, .. } => index,
+        Path::Range { .. } => predicate.column,
+    };
+    if index < table.indexes() {
+        path
+    } else {
+        Path::Table { filtered: false }
+    }
+}
+
 /// Goes to the first row.
 pub(super) fn first(
     session: &mut Session,

@@ -108,6 +108,7 @@ impl Player {
             return Ok(true);
         };
         let table = &stage.tables[predicate.table];
+        let path = reach::path_in(table, predicate, path);
         let found = match running.cursor.take() {
             Some(mut cursor) => {
                 let found = reach::next(&mut self.client.session, &mut cursor, table, predicate, path);
@@ -158,6 +159,7 @@ impl Player {
         else {
             return Ok(None);
         };
+        let path = reach::path_in(table, predicate, path);
         let (source, locks) = reach::source_of(self.level, action, stage.by_locks);
         let mut cursor = Cursor::new(&table.table);
         cursor.bind(&mut self.client.session, reach::bind_of(action))?;

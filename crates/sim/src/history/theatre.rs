@@ -61,7 +61,12 @@ impl Theatre {
         let db = Database::open(Arc::new(SimDisk::new()), &options)?;
         let mut tables = Vec::new();
         for number in 0..mix.tables {
-            tables.push(PlayTable::create(&db, &format!("t{number}"))?);
+            let name = format!("t{number}");
+            tables.push(if number % 2 == 0 {
+                PlayTable::create(&db, &name)?
+            } else {
+                PlayTable::create_lean(&db, &name)?
+            });
         }
         let by_locks = locks_tables(&db, &tables[0])?;
         let players: Vec<_> = (0..mix.sessions)
