@@ -622,18 +622,15 @@ impl Cursor {
     /// head is no tombstone is there for whoever sees its entry; one that is not hot, unless its deletion is settled.
     #[inline]
     fn is_plain(&self, row: RowId) -> bool {
-        if self.access != Access::Snapshot {
+        if self.access != Access::Snapshot || self.may_be_removed {
             return false;
         }
         self.is_plain_in(row, &crossbeam_epoch::pin())
     }
 
-    /// The same for a snapshot.
+    /// The same for a snapshot whose transaction has removed no row of the table before.
     #[inline]
     fn is_plain_in(&self, row: RowId, guard: &Guard) -> bool {
-        if self.may_be_removed {
-            return false;
-        }
         let map = &self.table.map;
         // Rule B7: a settled deletion is in the set before the word, or its whole leaf, loses the tombstone.
         if map.may_be_deleted(row, guard) && map.load_in(row, guard).is_tombstone() {

@@ -237,7 +237,11 @@ impl Cursor {
         if is_seen {
             let rows = self.index.lone.strip.rows().enumerate();
             let is_doubtful = |(_, row): &(usize, RowId)| !self.is_plain_in(*row, &guard);
-            doubtful.extend(rows.filter(is_doubtful).map(|(place, _)| place));
+            if self.may_be_removed {
+                doubtful.extend(rows.map(|(place, _)| place));
+            } else {
+                doubtful.extend(rows.filter(is_doubtful).map(|(place, _)| place));
+            }
             doubtful.reverse();
         } else {
             self.index.lone.at = self.index.lone.strip.len();

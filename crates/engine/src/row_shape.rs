@@ -371,8 +371,7 @@ impl RowRun {
     pub(crate) fn has_slot_within(&self, first: RowId, last: RowId) -> bool {
         let pieces = self.pieces.get(self.piece_at(first)..).unwrap_or(&[]);
         let mut pieces = pieces.iter().take_while(|piece| piece.first <= last);
-        let range = first.raw()..=last.raw();
-        pieces.any(|piece| piece.is_dense || piece.rows.range_cardinality(range.clone()) > 0)
+        pieces.any(|piece| piece.is_dense || piece.has_row_within(first, last))
     }
 
     /// True if a piece may have slots of rows between these two, both included. No I/O.
@@ -428,6 +427,13 @@ impl RowPiece {
     #[inline]
     pub(crate) fn has_slot(&self, row: RowId) -> bool {
         row >= self.first && row <= self.last && (self.is_dense || self.rows.contains(row.raw()))
+    }
+
+    /// Goes to the first row that is not before `first`; a count of the range would go through all rows before it.
+    fn has_row_within(&self, first: RowId, last: RowId) -> bool {
+        let mut rows = self.rows.iter();
+        rows.advance_to(first.raw());
+        rows.next().is_some_and(|row| row <= last.raw())
     }
 
     /// File and section, for the checkpoint image and the log.

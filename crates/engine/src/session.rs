@@ -150,6 +150,8 @@ pub(crate) struct Work {
     pub xid: Vec<u8>,
     /// Log records were written (a FIRST record exists).
     pub logged: bool,
+    /// Rows were removed.
+    pub has_removed: bool,
     /// End of the newest record of this transaction.
     pub last_lsn: Lsn,
     /// End of the log when its id was first asked for to be part of a row that is still there (rule T47).
@@ -189,6 +191,7 @@ impl Work {
             voids,
             xid,
             logged,
+            has_removed,
             last_lsn,
             stamped,
             row_locks,
@@ -207,6 +210,7 @@ impl Work {
         (*statement, *row, *held_row) = (None, None, None);
         (*rows_locked, *rows_written, *started_millis) = (0, 0, 0);
         (*logged, *read_only, *isolation) = (false, false, Isolation::default());
+        *has_removed = false;
         savepoints.clear();
         tables.clear();
         reinserted.clear();
@@ -484,7 +488,13 @@ impl Session {
     }
 
     /// True if the transaction has removed rows of the table.
+    #[inline]
     pub(crate) fn has_removed_rows(&self, table: &Table) -> bool {
+        self.work.has_removed && self.has_removed_of(table)
+    }
+
+    #[cold]
+    fn has_removed_of(&self, table: &Table) -> bool {
         let mut tables = self.work.tables.iter();
         tables.any(|work| work.table.id == table.id && work.removed != Removed::Nothing)
     }

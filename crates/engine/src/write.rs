@@ -366,6 +366,7 @@ impl Session {
             } else {
                 Removed::Seen
             });
+            self.work.has_removed = true;
             self.db.counters.rows_deleted.add(1);
         }
         self.note_row_written(position, row);
