@@ -4,6 +4,7 @@
 //! reusable buffer, so that a row costs no allocation.
 //! Rules: X11 "changed" means key bytes or unpack information differ.
 
+use std::convert::Infallible;
 use std::ops::Range;
 
 /// Appends the bytes of one key to a buffer.
@@ -19,6 +20,14 @@ pub(crate) struct KeyChange {
     unpack: Range<usize>,
     /// The new key must be the only one (unique index, no part NULL).
     pub claim: bool,
+}
+
+/// Appends these bytes.
+fn copy_of(bytes: &[u8]) -> impl FnMut(&mut Vec<u8>) -> Result<(), Infallible> {
+    move |out| {
+        out.extend_from_slice(bytes);
+        Ok(())
+    }
 }
 
 /// The key changes of one row, in index order.
@@ -64,19 +73,8 @@ impl KeyChanges {
 
     /// Adds the change from the first key to the second one.
     pub(crate) fn push_keys(&mut self, index: usize, claim: bool, (old, new): (&[u8], &[u8]), unpack: &[u8]) {
-        let [old, new, unpack] = [old, new, unpack].map(|part| {
-            let start = self.bytes.len();
-            self.bytes.extend_from_slice(part);
-            start..self.bytes.len()
-        });
-        let (old, new) = (Some(old), Some(new));
-        self.items.push(KeyChange {
-            index,
-            old,
-            new,
-            unpack,
-            claim,
-        });
+        let (mut old, mut new, mut unpack) = (copy_of(old), copy_of(new), copy_of(unpack));
+        let Ok(()) = self.push(index, claim, Some(&mut old), Some(&mut new), &mut unpack);
     }
 
     fn fill<E>(&mut self, make: Option<MakeKey<'_, E>>) -> Result<Option<Range<usize>>, E> {
