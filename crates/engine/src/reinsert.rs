@@ -45,6 +45,7 @@ pub(crate) struct Reinserted {
     /// Place of the table among those of the transaction.
     position: usize,
     row: RowId,
+    /// The first one.
     tombstone: Lsn,
     version: Lsn,
 }
@@ -203,10 +204,11 @@ impl Session {
         let Some(tombstone) = self.own_tombstone(table, row, &guard)? else {
             return Ok(None);
         };
-        let foreign = tombstone
-            .record
-            .foreign_prev()
-            .unwrap_or_else(|| tombstone.record.prev());
+        // One that was written again lies on the first one, which outlives it if that is taken back, too.
+        let (first, foreign) = match tombstone.record.foreign_prev() {
+            Some(foreign) => (tombstone.record.prev(), foreign),
+            None => (Addr::hot(tombstone.lsn), tombstone.record.prev()),
+        };
         let word = if foreign == Addr::BASE {
             MapWord::ABSENT
         } else {
@@ -220,7 +222,7 @@ impl Session {
         self.changed_keys(&removed, makers, keys, old)?;
         Ok(Some(Beneath {
             word: tombstone.word,
-            prev: Addr::hot(tombstone.lsn),
+            prev: first,
             foreign: Some(foreign),
             payload_bytes: Some(0),
             overtaken: false,
