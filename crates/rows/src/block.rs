@@ -9,6 +9,7 @@
 
 mod bits;
 mod builder;
+mod letters;
 mod numbers;
 mod read;
 mod streams;

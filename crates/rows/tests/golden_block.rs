@@ -147,3 +147,18 @@ fn every_form_of_a_column_is_read_from_these_bytes() {
     .concat();
     assert_block(&schema, &bytes, &rows);
 }
+
+#[test]
+fn letters_in_groups_are_read_from_these_bytes() {
+    let schema = schema(1, &[column(ColumnKind::Var, false)]);
+    let texts: [&[u8]; 3] = [b"ab", b"ca", b"b"];
+    let rows = [5, 6, 7].into_iter().zip(texts);
+    let rows: Vec<_> = rows
+        .map(|(id, text)| (id, Some(payload(&schema, &[Some(text)]))))
+        .collect();
+    // Places 0, 1, 2 and 0, 1 to the base of 3, five bits each.
+    let groups = [0b011_10101, 0];
+    let letters = [&[3, 0, 1, 1, 0b011, 5, 3][..], b"abc", &groups].concat();
+    let bytes = [&[1, 0, 1, 0, 3, 5, 14, 0][..], &[0, 0, 0], &letters].concat();
+    assert_block(&schema, &bytes, &rows);
+}

@@ -141,6 +141,48 @@ fn rows_of_one_length_take_no_list_of_where_they_begin() {
 }
 
 /// Reads a damaged block; what is no error must still be payloads that can be taken apart.
+/// Bytes of a block of 100 texts that are made of these letters at random.
+fn bytes_of_texts(letters: &[u8]) -> usize {
+    const ROWS: u64 = 100;
+    let schema = Schema::new(
+        1,
+        vec![Column {
+            kind: ColumnKind::Var,
+            nullable: false,
+        }],
+    )
+    .expect("one column");
+    let mut state = 1_u64;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        letters[(state >> 33) as usize % letters.len()]
+    };
+    let mut row = |id| {
+        let text: Vec<u8> = std::iter::repeat_with(&mut letter).take(120).collect();
+        let mut builder = RowBuilder::new(&schema);
+        builder.set(0, Some(&text)).expect("a text");
+        let mut payload = Vec::new();
+        builder.finish(&mut payload).expect("every column is set");
+        (id, Some(payload))
+    };
+    let rows: Vec<_> = (0..ROWS).map(&mut row).collect();
+    let block = block_of(&schema, &rows);
+    assert_holds(&RowBlock::decode(&schema, &block).expect("its own bytes"), &rows);
+    block.len()
+}
+
+#[test]
+fn digits_take_ten_bits_for_three() {
+    let besides = bytes_of_texts(b"0123456789ABCDEF") - 12_000 / 2;
+    assert!(besides < 60, "{besides}");
+    assert_eq!(bytes_of_texts(b"0123456789"), besides - 6 + 12_000 / 3 * 10 / 8);
+    assert_eq!(bytes_of_texts(b"0123456789-"), besides - 5 + 12_000 / 2 * 7 / 8);
+    let letters: Vec<u8> = (0..45).collect();
+    assert_eq!(bytes_of_texts(&letters), besides + 29 + 12_000 / 2 * 11 / 8);
+    // An entropy coder needs 5.2 bits for one of 36, and groups 5.5.
+    assert!(bytes_of_texts(&letters[..36]) > 12_000);
+}
+
 fn read_damaged(schema: &Schema, bytes: &[u8]) -> bool {
     let Ok(block) = RowBlock::decode(schema, bytes) else {
         return false;

@@ -5,7 +5,8 @@
 //! States: absent, being loaded (others who want it wait for the one who loads), present.
 //! Rules: a block is named by class, segment and offset; ids of piece files are not used twice in a life, so blocks of a
 //! dropped file are never met again and only take room until `forget_segment` or until they are pushed out. S54 a block that is
-//! asked for again stands on the shelf of its section too, and some of its uses there are told to the cache.
+//! asked for again stands on the shelf of its section too, and some of its uses there are told to the cache. S61 a block is not used
+//! again by who uses it right after it was loaded.
 //! Latches and I/O: the latch of one of many shards, shared for hits; none of them during a load.
 
 use crate::block_shelf::{BlockShelf, ShelfPlace};
@@ -17,7 +18,7 @@ use std::any::Any;
 use std::collections::HashSet;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// What an entry costs besides its block.
 const ENTRY_BYTES: u64 = 96;
@@ -35,6 +36,10 @@ const USED_AGAIN: f64 = 0.75;
 const REMEMBERED: f64 = 0.0;
 /// Of the uses of blocks on shelves, one of so many is told to the cache (rule S54).
 const USES_TOLD: u64 = 8;
+/// For so many loads of any blocks a block is young (rule S61): at most so many, ...
+const YOUNG_LOADS_MAX: u64 = 256;
+/// and one for so many bytes of budget, so that a block grows older before it has to leave the part for new ones.
+const YOUNG_LOAD_BYTES: u64 = 256 << 10;
 /// Words that these uses are counted in: threads that read side by side should have one each.
 const USE_WORDS: usize = 16;
 
@@ -79,24 +84,37 @@ pub struct BlockCacheStats {
     pub blocks: u64,
 }
 
+/// A block, and the number of its load.
+#[derive(Clone)]
+struct Kept {
+    block: Arc<dyn CachedBlock>,
+    load: u64,
+}
+
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<BlockKey, Arc<dyn CachedBlock>> for Bytes {
-    fn weight(&self, _: &BlockKey, block: &Arc<dyn CachedBlock>) -> u64 {
-        block.bytes() as u64 + ENTRY_BYTES
+impl Weighter<BlockKey, Kept> for Bytes {
+    fn weight(&self, _: &BlockKey, kept: &Kept) -> u64 {
+        kept.block.bytes() as u64 + ENTRY_BYTES
     }
 }
 
 /// Takes blocks that are pushed out off their shelves.
 #[derive(Clone)]
-struct Departure;
+struct Departure {
+    /// Some block was pushed out.
+    is_full: Arc<AtomicBool>,
+}
 
-impl Lifecycle<BlockKey, Arc<dyn CachedBlock>> for Departure {
+impl Lifecycle<BlockKey, Kept> for Departure {
     type RequestState = Departed;
 
-    fn on_evict(&self, departed: &mut Departed, _: BlockKey, block: Arc<dyn CachedBlock>) {
-        departed.0.push(block);
+    fn on_evict(&self, departed: &mut Departed, _: BlockKey, kept: Kept) {
+        if !self.is_full.load(Ordering::Relaxed) {
+            self.is_full.store(true, Ordering::Relaxed);
+        }
+        departed.0.push(kept.block);
     }
 }
 
@@ -151,7 +169,9 @@ impl ShelfUses {
 
 /// See the module.
 pub struct BlockCache {
-    cache: Cache<BlockKey, Arc<dyn CachedBlock>, Bytes, DefaultHashBuilder, Departure>,
+    cache: Cache<BlockKey, Kept, Bytes, DefaultHashBuilder, Departure>,
+    /// A block was pushed out: what counts as a use matters.
+    is_full: Arc<AtomicBool>,
     /// Uses that shelves spared the cache.
     shelf_uses: ShelfUses,
     /// The cache's own number is a sum over all shards, each under its latch; every search in an index asks for it.
@@ -161,6 +181,8 @@ pub struct BlockCache {
     loads: AtomicU64,
     /// Uses of its own, by which a block counts as used again.
     own_uses: AtomicU64,
+    /// Uses of young blocks, which it was not told of.
+    young_uses: AtomicU64,
 }
 
 impl std::fmt::Debug for BlockCache {
@@ -181,13 +203,19 @@ impl BlockCache {
             .ghost_allocation(REMEMBERED)
             .build()
             .expect("rule F14: both sizes are given");
-        let cache = Cache::with_options(options, Bytes, DefaultHashBuilder::default(), Departure);
+        let is_full = Arc::new(AtomicBool::new(false));
+        let departure = Departure {
+            is_full: Arc::clone(&is_full),
+        };
+        let cache = Cache::with_options(options, Bytes, DefaultHashBuilder::default(), departure);
         Self {
             cache,
+            is_full,
             shelf_uses: ShelfUses::default(),
             budget: AtomicU64::new(bytes),
             loads: AtomicU64::new(0),
             own_uses: AtomicU64::new(0),
+            young_uses: AtomicU64::new(0),
         }
     }
 
@@ -198,18 +226,39 @@ impl BlockCache {
         key: BlockKey,
         load: impl FnOnce() -> Result<B>,
     ) -> Result<Arc<B>> {
+        if let Some(young) = self.young(&key) {
+            return Ok(typed(young));
+        }
         let mut is_used_again = false;
         let load = || {
-            self.loads.fetch_add(1, Ordering::Relaxed);
+            let load_no = self.loads.fetch_add(1, Ordering::Relaxed);
             let block = load()?;
             is_used_again = block.is_used_again();
-            Ok(Arc::new(block) as Arc<dyn CachedBlock>)
+            Ok(Kept {
+                block: Arc::new(block),
+                load: load_no,
+            })
         };
-        let loaded = self.cache.get_or_insert_with(&key, load)?;
+        let loaded = self.cache.get_or_insert_with(&key, load)?.block;
         if is_used_again && self.cache.get(&key).is_some() {
             self.own_uses.fetch_add(1, Ordering::Relaxed);
         }
         Ok(typed(loaded))
+    }
+
+    /// The block if it is there and a use of it does not count (rule S61).
+    fn young(&self, key: &BlockKey) -> Option<Arc<dyn CachedBlock>> {
+        if !self.is_full.load(Ordering::Relaxed) {
+            return None;
+        }
+        let kept = self.cache.peek(key)?;
+        let loads = self.loads.load(Ordering::Relaxed);
+        let young = (self.budget() / YOUNG_LOAD_BYTES).min(YOUNG_LOADS_MAX);
+        if loads.saturating_sub(kept.load) > young || kept.block.is_used_again() {
+            return None;
+        }
+        self.young_uses.fetch_add(1, Ordering::Relaxed);
+        Some(kept.block)
     }
 
     /// `get_or_load` of the block that has this number in a section with this shelf; `key` is asked for its name if it does not stand
@@ -296,7 +345,7 @@ impl BlockCache {
         shelf.put(number, Some(Arc::clone(block)));
         // S54: whoever pushed it out before may have looked at the shelf before too; who does so from here on finds it there.
         let kept = self.cache.peek(&key);
-        if !kept.is_some_and(|kept| ptr::addr_eq(Arc::as_ptr(&kept), Arc::as_ptr(block))) {
+        if !kept.is_some_and(|kept| ptr::addr_eq(Arc::as_ptr(&kept.block), Arc::as_ptr(block))) {
             shelf.put(number, None);
         }
     }
@@ -309,7 +358,11 @@ impl BlockCache {
         key: BlockKey,
         block: &Arc<B>,
     ) {
-        self.cache.insert(key, Arc::clone(block) as Arc<dyn CachedBlock>);
+        let kept = Kept {
+            block: Arc::clone(block) as Arc<dyn CachedBlock>,
+            load: self.loads.load(Ordering::Relaxed),
+        };
+        self.cache.insert(key, kept);
         self.put_on_shelf(shelf, number, key, block);
     }
 
@@ -326,12 +379,15 @@ impl BlockCache {
 
     /// The block if it is in memory; counts as a use of it.
     pub fn get<B: CachedBlock>(&self, key: BlockKey) -> Option<Arc<B>> {
-        self.cache.get(&key).map(typed)
+        let young = self.young(&key);
+        young
+            .or_else(|| self.cache.get(&key).map(|kept| kept.block))
+            .map(typed)
     }
 
     /// The block if it is in memory; for readers in order, who would push out what others need.
     pub fn peek<B: CachedBlock>(&self, key: BlockKey) -> Option<Arc<B>> {
-        self.cache.peek(&key).map(typed)
+        self.cache.peek(&key).map(|kept| typed(kept.block))
     }
 
     /// True if the block is in memory now.
@@ -353,7 +409,7 @@ impl BlockCache {
     /// What it has done and holds.
     pub fn stats(&self) -> BlockCacheStats {
         BlockCacheStats {
-            hits: (self.cache.hits() + self.shelf_uses.untold())
+            hits: (self.cache.hits() + self.shelf_uses.untold() + self.young_uses.load(Ordering::Relaxed))
                 .saturating_sub(self.own_uses.load(Ordering::Relaxed)),
             misses: self.loads.load(Ordering::Relaxed),
             bytes: self.cache.weight(),
@@ -369,10 +425,10 @@ impl BlockCache {
     /// Forgets the blocks of dropped files.
     pub fn forget_segments(&self, gone: &HashSet<(SegmentClass, SegmentId)>) {
         if !gone.is_empty() {
-            self.cache.retain(|key, block| {
+            self.cache.retain(|key, kept| {
                 let stays = !gone.contains(&(key.class, key.segment));
                 if !stays {
-                    take_off_shelf(&**block);
+                    take_off_shelf(&*kept.block);
                 }
                 stays
             });

@@ -168,6 +168,40 @@ fn blocks_of_an_index_stay_while_rows_stream_by() {
 }
 
 #[test]
+fn who_uses_a_block_right_after_its_load_pushes_out_nothing_that_is_used_again() {
+    const BLOCK_BYTES: usize = 100 << 10;
+    let cache = BlockCache::new(8 << 20);
+    let load = |segment, offset| {
+        let new = || Ok(Row(vec![0; BLOCK_BYTES]));
+        cache.get_or_load(key(segment, offset), new).expect("loaded");
+    };
+    (0..40).for_each(|offset| load(1, offset));
+    (0..30).for_each(|offset| load(2, offset));
+    (0..40).for_each(|offset| load(1, offset));
+    // Twenty times the cache; each row of a block is asked for at once.
+    for offset in 0..1600 {
+        (0..5).for_each(|_| load(3, offset));
+    }
+    let lost = (0..40).filter(|&offset| !cache.contains(key(1, offset))).count();
+    assert_eq!(
+        lost, 0,
+        "S61: blocks that were used again, by others than who loaded them"
+    );
+    let stats = cache.stats();
+    assert_eq!(
+        (stats.hits, stats.misses),
+        (40 + 4 * 1600, 70 + 1600),
+        "each use is counted"
+    );
+    // What is asked for later is used again.
+    for offset in 1580..1600 {
+        (0..50).for_each(|other| load(4, 50 * offset + other));
+        load(3, 1599);
+    }
+    assert!(cache.contains(key(3, 1599)));
+}
+
+#[test]
 fn blocks_of_dropped_files_are_forgotten() {
     let cache = BlockCache::new(1 << 20);
     for segment in 1..=4 {

@@ -1,4 +1,4 @@
-//! Bits: packing of numbers and of letters into as few bits as they need, and the test whether a compressor could do more.
+//! Bits: packing of numbers into as few bits as they need, and the test whether a compressor could do more.
 //!
 //! Why it exists:    a byte-wise compressor cannot see that a number needs 11 bits; packed bits in turn hide what it could see.
 //!                   So both are measured: what looks random is packed and kept out of the compressor's way.
@@ -10,8 +10,6 @@ use pbxt_base::codec::{get_u64, put_u64};
 
 /// Widest numbers that are packed: one unaligned load of 8 bytes must reach all bits.
 pub(super) const BITS_MAX: u32 = 56;
-/// Most letters of an alphabet; more would save less than a bit.
-pub(super) const LETTERS_MAX: usize = 64;
 /// Bytes behind a source and a target of `copy_over`.
 pub(super) const SLACK: usize = 16;
 
@@ -66,56 +64,6 @@ pub(super) fn unpack(bytes: &[u8], count: usize, bits: u32, out: &mut Vec<u64>, 
     out.extend((fast..count).map(|i| map(get_u64(&tail, i * bits / 8 - base) >> (i * bits % 8) & mask)));
 }
 
-/// Appends `count` letters, given as numbers of the alphabet.
-pub(super) fn unpack_letters(
-    bytes: &[u8],
-    count: usize,
-    alphabet: &[u8; LETTERS_MAX],
-    bits: u32,
-    out: &mut Vec<u8>,
-) {
-    match bits {
-        1 => unpack_letters_of::<1>(bytes, count, alphabet, out),
-        2 => unpack_letters_of::<2>(bytes, count, alphabet, out),
-        3 => unpack_letters_of::<3>(bytes, count, alphabet, out),
-        4 => unpack_letters_of::<4>(bytes, count, alphabet, out),
-        5 => unpack_letters_of::<5>(bytes, count, alphabet, out),
-        _ => unpack_letters_of::<6>(bytes, count, alphabet, out),
-    }
-}
-
-/// Eight letters have `BITS` bytes, so each round begins at a byte.
-fn unpack_letters_of<const BITS: usize>(
-    bytes: &[u8],
-    count: usize,
-    alphabet: &[u8; LETTERS_MAX],
-    out: &mut Vec<u8>,
-) {
-    let letters = |word: u64| {
-        let mut eight = [0; 8];
-        for (i, letter) in eight.iter_mut().enumerate() {
-            *letter = alphabet[(word >> (i * BITS)) as usize & ((1 << BITS) - 1)];
-        }
-        eight
-    };
-    let end = out.len() + count;
-    out.reserve(count + 8);
-    let mut at = 0;
-    while at + 8 <= bytes.len() && out.len() < end {
-        out.extend_from_slice(&letters(get_u64(bytes, at)));
-        at += BITS;
-    }
-    while out.len() < end {
-        let mut tail = [0; 8];
-        let left = bytes.get(at..).unwrap_or_default();
-        let left = &left[..left.len().min(8)];
-        tail[..left.len()].copy_from_slice(left);
-        out.extend_from_slice(&letters(get_u64(&tail, 0)));
-        at += BITS;
-    }
-    out.truncate(end);
-}
-
 /// Copies `len` bytes and up to 15 behind them: 16 bytes at once are faster than a call with a length only known now. Both
 /// sides need `SLACK` bytes behind; what the target loses must be written later.
 #[inline]
@@ -144,11 +92,13 @@ pub(super) fn histogram(bytes: &[u8]) -> [u64; 256] {
 }
 
 /// True if symbols occur about equally often: an entropy coder would need 0.97 * `log2(slots)` bits or more. Integer
-/// arithmetic, so that the choice is the same on every machine: sum of squares against that of equal counts plus noise.
-pub(super) fn is_even(counts: &[u64], slots: u64) -> bool {
+/// arithmetic, so that the choice is the same on every machine: sum of squares against that of equal counts plus noise. Slots are
+/// given in 64ths.
+pub(super) fn is_even(counts: &[u64], slots_64ths: u64) -> bool {
     let total: u64 = counts.iter().sum();
     let squares: u64 = counts.iter().map(|count| count * count).sum();
-    squares * slots <= total * total / 8 * 9 + total * slots
+    let expected = u128::from(total * total / 8 * 9) * 64 + u128::from(total * slots_64ths);
+    u128::from(squares) * u128::from(slots_64ths) <= expected
 }
 
 const SAMPLE: usize = 4096;
@@ -160,7 +110,7 @@ pub(super) fn is_random(bytes: &[u8]) -> bool {
         return false;
     }
     let sample = &bytes[..bytes.len().min(2 * SAMPLE)];
-    is_even(&histogram(sample), 256) && !repeats(bytes)
+    is_even(&histogram(sample), 256 * 64) && !repeats(bytes)
 }
 
 /// True if more than one in 32 sequences of six bytes at the front came before.
@@ -194,22 +144,6 @@ mod tests {
                 let mut back = vec![1, 2, 3];
                 unpack(&packed[1..], count, bits, &mut back, |value| value);
                 assert_eq!(values, back, "{bits} bits");
-            }
-        }
-    }
-
-    #[test]
-    fn packed_letters_come_back() {
-        let alphabet: [u8; LETTERS_MAX] = std::array::from_fn(|i| b'0' + i as u8);
-        for bits in 1..=6 {
-            for count in [0, 1, 7, 8, 9, 31, 100] {
-                let codes = || (0..count as u64).map(|i| (i * i + 3) & ((1 << bits) - 1));
-                let mut packed = Vec::new();
-                pack(codes(), count, bits, &mut packed);
-                let mut back = b"x".to_vec();
-                unpack_letters(&packed, count, &alphabet, bits, &mut back);
-                let expected: Vec<u8> = codes().map(|code| b'0' + code as u8).collect();
-                assert_eq!(expected, back[1..], "{bits} bits");
             }
         }
     }

@@ -7,9 +7,8 @@
 //! After a crash:    nothing.
 
 use super::View;
-use super::bits::{
-    LETTERS_MAX, bits_of, histogram, is_even, is_random, pack, packed_len, repeats, unpack_letters,
-};
+use super::bits::{bits_of, histogram, is_even, is_random, packed_len, repeats};
+use super::letters::{LETTERS_MAX, Packing};
 use super::numbers::{read_numbers, write_numbers};
 use super::streams::{StreamReader, StreamWriter};
 use crate::error::Result;
@@ -23,10 +22,14 @@ const PLAIN: u8 = 3;
 const LETTERS: u8 = 1;
 /// Form of bytes: they stand in the tail.
 const TAIL: u8 = 2;
+/// Form of letters: they stand in groups.
+const GROUPS: u8 = 4;
 /// Lengths and codes are numbers of this width.
 const WIDTH: usize = 4;
 /// Fewer letters do not pay for an alphabet.
 const LETTERS_WORTH: usize = 256;
+/// Fewer do not pay for the list of all groups, which a reader makes.
+const GROUPS_WORTH: usize = 2048;
 
 /// One column of the rows of a builder.
 #[derive(Clone, Copy)]
@@ -103,10 +106,10 @@ fn write_plain(column: ValueColumn<'_>, out: &mut StreamWriter) {
     write_all(&values, out);
 }
 
-/// Lengths, then bytes.
 /// Bytes that are looked at first.
 const LETTERS_SAMPLE: usize = 4096;
 
+/// Lengths, then bytes.
 fn write_all(values: &[&[u8]], out: &mut StreamWriter) {
     let lengths: Vec<u64> = values.iter().map(|value| value.len() as u64).collect();
     write_numbers(&lengths, WIDTH, 0, out);
@@ -121,8 +124,12 @@ fn write_all(values: &[&[u8]], out: &mut StreamWriter) {
     if !(2..=LETTERS_MAX).contains(&letters) || bytes.len() < LETTERS_WORTH {
         return write_bytes(&bytes, out);
     }
-    let bits = bits_of(letters as u64 - 1);
-    if !is_even(&counts, 1 << bits) || repeats(&bytes) {
+    let packing = if bytes.len() < GROUPS_WORTH {
+        Packing::single(letters)
+    } else {
+        Packing::grouped(letters)
+    };
+    if !is_even(&counts, packing.slots_64ths()) || repeats(&bytes) {
         return write_bytes(&bytes, out);
     }
     let alphabet: Vec<u8> = (0..=u8::MAX).filter(|&byte| counts[byte as usize] != 0).collect();
@@ -130,16 +137,12 @@ fn write_all(values: &[&[u8]], out: &mut StreamWriter) {
     for (code, &letter) in alphabet.iter().enumerate() {
         codes[letter as usize] = code as u8;
     }
-    let mut packed = Vec::new();
-    pack(
-        bytes.iter().map(|&byte| codes[byte as usize] as u64),
-        bytes.len(),
-        bits,
-        &mut packed,
-    );
-    out.front.extend_from_slice(&[LETTERS | TAIL, letters as u8]);
+    let places: Vec<u8> = bytes.iter().map(|&byte| codes[byte as usize]).collect();
+    let form = if packing.is_single() { 0 } else { GROUPS };
+    out.front
+        .extend_from_slice(&[LETTERS | TAIL | form, letters as u8]);
     out.front.extend_from_slice(&alphabet);
-    out.push(true, &packed);
+    packing.pack(&places, &mut out.tail);
 }
 
 fn write_bytes(bytes: &[u8], out: &mut StreamWriter) {
@@ -283,7 +286,7 @@ impl Values {
         }
         let total = total as usize;
         let tag = reader.u8()?;
-        if tag & !(LETTERS | TAIL) != 0 {
+        if tag & !(LETTERS | TAIL | GROUPS) != 0 || tag & (LETTERS | GROUPS) == GROUPS {
             return Err(reader.corrupt("a known form of bytes", tag as u64));
         }
         if tag & LETTERS == 0 {
@@ -296,10 +299,17 @@ impl Values {
         }
         let mut alphabet = [0; LETTERS_MAX];
         alphabet[..letters].copy_from_slice(reader.take(false, letters)?);
-        let bits = bits_of(letters as u64 - 1);
-        let packed = reader.take(tag & TAIL != 0, packed_len(total, bits))?;
-        unpack_letters(packed, total, &alphabet, bits, &mut self.arena);
-        Ok(())
+        let packing = if tag & GROUPS == 0 {
+            Packing::single(letters)
+        } else {
+            Packing::grouped(letters)
+        };
+        let packed = reader.take(tag & TAIL != 0, packing.packed_len(total))?;
+        if packing.unpack(packed, total, &alphabet, &mut self.arena) {
+            Ok(())
+        } else {
+            Err(reader.corrupt("groups of letters of the alphabet", letters as u64))
+        }
     }
 }
 
