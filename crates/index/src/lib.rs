@@ -36,6 +36,7 @@ mod run_cursor;
 mod run_decode;
 mod run_encode;
 mod run_estimate;
+mod run_numbers;
 mod run_suffix;
 mod sample;
 mod search;

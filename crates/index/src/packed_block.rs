@@ -114,7 +114,60 @@ impl Rows {
     }
 }
 
+impl Places {
+    fn even(tail: u16, unpack: u16) -> Places {
+        let word_mask = u64::MAX
+            .checked_shr(8 * u32::from(tail))
+            .map_or(u64::MAX, |rest| !rest);
+        Places::Even {
+            tail,
+            unpack,
+            word_mask,
+        }
+    }
+}
+
 impl PackedBlock {
+    /// A block of keys of one length, all of `tail` bytes behind the prefix, without unpack information. Behind its cells there are
+    /// `SPARE` bytes; there is a row at least.
+    pub(crate) fn of_even(
+        prefix: &[u8],
+        cells: Vec<u8>,
+        tail: u16,
+        rows: Vec<u64>,
+        stamp: (TxnId, Lsn),
+    ) -> PackedBlock {
+        let places = Places::even(tail, 0);
+        PackedBlock::of(prefix.into(), cells, places, usize::from(tail), rows, stamp)
+    }
+
+    fn of(
+        prefix: Box<[u8]>,
+        cells: Vec<u8>,
+        places: Places,
+        cell_bytes_max: usize,
+        rows: Vec<u64>,
+        stamp: (TxnId, Lsn),
+    ) -> PackedBlock {
+        let len = rows.len();
+        let mut block = PackedBlock {
+            prefix,
+            samples: Box::default(),
+            last_word: 0,
+            cells: cells.into_boxed_slice(),
+            places,
+            rows: Rows::of(rows),
+            len,
+            stamp,
+            cell_bytes_max,
+            dead: (0..len.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+        };
+        let sampled = (0..len).step_by(SAMPLED);
+        block.samples = sampled.map(|index| word_of(block.tail(index))).collect();
+        block.last_word = word_of(block.tail(len - 1));
+        block
+    }
+
     /// Begin of its cell, bytes of the key's rest and of unpack information.
     #[inline]
     fn cell(&self, index: usize) -> (usize, u16, u16) {
@@ -373,36 +426,21 @@ impl PackedBuilder {
         }
         cells.extend_from_slice(&[0; SPARE]);
         let places = self.places(skip, &cells)?;
-        let mut block = PackedBlock {
+        let stamp = self.stamp;
+        Some(PackedBlock::of(
             prefix,
-            samples: Box::default(),
-            last_word: 0,
-            cells: cells.into_boxed_slice(),
+            cells,
             places,
-            rows: Rows::of(self.rows),
-            len,
-            stamp: self.stamp,
             cell_bytes_max,
-            dead: (0..len.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
-        };
-        let sampled = (0..len).step_by(SAMPLED);
-        block.samples = sampled.map(|index| word_of(block.tail(index))).collect();
-        block.last_word = word_of(block.tail(len - 1));
-        Some(block)
+            self.rows,
+            stamp,
+        ))
     }
 
     fn places(&self, skip: usize, cells: &[u8]) -> Option<Places> {
         let &(key, unpack) = self.lens.first()?;
         if self.lens.iter().all(|&lens| lens == (key, unpack)) {
-            let tail = key - skip as u16;
-            let word_mask = u64::MAX
-                .checked_shr(8 * u32::from(tail))
-                .map_or(u64::MAX, |rest| !rest);
-            return Some(Places::Even {
-                tail,
-                unpack,
-                word_mask,
-            });
+            return Some(Places::even(key - skip as u16, unpack));
         }
         let mut at = 0;
         let place = |&(key, unpack): &(u16, u16)| {

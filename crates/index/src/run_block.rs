@@ -49,10 +49,15 @@ impl RunBlock {
         }
         let bytes = columns.memory_bytes(&reader)?;
         let form = if columns.have_one_stamp(tag.is_some()) {
-            let mut builder = PackedBuilder::new(bytes, columns.entries);
-            columns.each(&reader, tag, |entry| builder.push(entry))?;
-            let packed = builder.finish();
-            Form::Packed(packed.ok_or_else(|| damaged(&reader, "keys in order", "another order"))?)
+            let stamp = tag.unwrap_or((TxnId::new(0), Lsn::new(0)));
+            if let Some(packed) = columns.packed_numbers(&reader, stamp)? {
+                Form::Packed(packed)
+            } else {
+                let mut builder = PackedBuilder::new(bytes, columns.entries);
+                columns.each(&reader, tag, |entry| builder.push(entry))?;
+                let packed = builder.finish();
+                Form::Packed(packed.ok_or_else(|| damaged(&reader, "keys in order", "another order"))?)
+            }
         } else {
             let mut builder = WideBuilder::new(bytes, columns.entries);
             columns.each(&reader, tag, |entry| builder.push(entry))?;

@@ -33,13 +33,13 @@ pub(crate) struct Columns<'a> {
     pub(crate) entries: usize,
     /// Entries of each key but the first.
     repeats: Option<Vec<u64>>,
-    keys: Keys<'a>,
-    key_count: usize,
+    pub(crate) keys: Keys<'a>,
+    pub(crate) key_count: usize,
     row_form: u8,
     first_row: u64,
     /// First row ids of the second and all further keys, in their form.
     other_rows: Vec<u64>,
-    next_rows: Vec<u64>,
+    pub(crate) next_rows: Vec<u64>,
     suffixes: Option<Suffixes>,
     lsns: Option<Vec<u64>>,
     txns: Option<Vec<u64>>,
@@ -50,7 +50,7 @@ pub(crate) struct Columns<'a> {
     off_key: Option<Alignment>,
 }
 
-enum Keys<'a> {
+pub(crate) enum Keys<'a> {
     Texts {
         lens: Vec<u64>,
         /// Bytes that a key shares with the one before.
@@ -185,11 +185,16 @@ impl<'a> Columns<'a> {
         self.signs.is_none() && (is_tagged || (self.lsns.is_none() && self.txns.is_none()))
     }
 
-    fn suffix_bytes(&self) -> usize {
+    /// True if entries have unpack information.
+    pub(crate) fn has_unpack(&self) -> bool {
+        self.unpack_lens.is_some()
+    }
+
+    pub(crate) fn suffix_bytes(&self) -> usize {
         self.suffixes.as_ref().map_or(0, |suffixes| suffixes.bytes)
     }
 
-    fn repeats_of(&self, key: usize) -> u64 {
+    pub(crate) fn repeats_of(&self, key: usize) -> u64 {
         self.repeats.as_ref().map_or(0, |repeats| repeats[key])
     }
 
@@ -212,15 +217,11 @@ impl<'a> Columns<'a> {
                 return Err(damaged(reader, "keys made of the ones before", &found));
             }
             let bare = key.len();
-            first_row = self.first_row_of(number, &key, first_row);
+            first_row = self.first_row_of(number, tail_number(&key, 8), first_row);
             let mut row = first_row;
             for repeat in 0..=self.repeats_of(number) {
                 if repeat > 0 {
-                    let step = next_rows.next().copied().unwrap_or_default();
-                    row = match &self.suffixes {
-                        Some(suffixes) => suffixes.next_row(row, step),
-                        None => row.wrapping_add(step),
-                    };
+                    row = self.next_row(row, next_rows.next().copied().unwrap_or_default());
                 }
                 if row >> ROW_BITS != 0 {
                     return Err(damaged(reader, "row ids of 48 bits", &row.to_string()));
@@ -268,30 +269,56 @@ impl<'a> Columns<'a> {
         walk: &mut SuffixWalk,
         (begins, row): (Option<usize>, u64),
     ) -> Result<()> {
-        let Some(suffixes) = &self.suffixes else {
+        let bytes = self.suffix_bytes();
+        if bytes == 0 {
             return Ok(());
-        };
-        let Some(suffix) = suffixes.next(walk, begins, row) else {
-            let expected = format!("a suffix of {} bytes", suffixes.bytes);
-            return Err(damaged(reader, &expected, "a greater number"));
-        };
+        }
+        let suffix = self.suffix_of(reader, walk, begins, row)?;
         key.truncate(bare);
         // The lowest bytes of the number, the highest of them first.
-        key.extend_from_slice(&suffix.swap_bytes().to_le_bytes()[8 - suffixes.bytes..]);
+        key.extend_from_slice(&suffix.swap_bytes().to_le_bytes()[8 - bytes..]);
         Ok(())
     }
 
-    fn first_row_of(&self, number: usize, key: &[u8], before: u64) -> u64 {
+    /// The suffix of the next entry, of row `row`; `begins` is the number of the key that it begins, none if it begins none. 0 in a block
+    /// without suffixes.
+    #[inline]
+    pub(crate) fn suffix_of(
+        &self,
+        reader: &Reader<'_>,
+        walk: &mut SuffixWalk,
+        begins: Option<usize>,
+        row: u64,
+    ) -> Result<u64> {
+        let Some(suffixes) = &self.suffixes else {
+            return Ok(0);
+        };
+        suffixes.next(walk, begins, row).ok_or_else(|| {
+            let expected = format!("a suffix of {} bytes", suffixes.bytes);
+            damaged(reader, &expected, "a greater number")
+        })
+    }
+
+    /// The row id `step` behind `row` under one key.
+    #[inline]
+    pub(crate) fn next_row(&self, row: u64, step: u64) -> u64 {
+        match &self.suffixes {
+            Some(suffixes) => suffixes.next_row(row, step),
+            None => row.wrapping_add(step),
+        }
+    }
+
+    /// The first row id under key number `number`, whose last eight bytes are `tail`, behind the first one under the key before.
+    #[inline]
+    pub(crate) fn first_row_of(&self, number: usize, tail: u64, before: u64) -> u64 {
         let other = number.checked_sub(1).map(|index| self.other_rows[index]);
-        let off_key = |bytes| {
+        let off_key = |tail| {
             let off = other.map_or(0, unzigzag);
-            self.first_row
-                .wrapping_add(off)
-                .wrapping_add(tail_number(key, bytes))
+            self.first_row.wrapping_add(off).wrapping_add(tail)
         };
         match (self.row_form, other) {
-            (ROWS_OFF_KEY_4, _) => off_key(4),
-            (ROWS_OFF_KEY_8, _) => off_key(8),
+            (ROWS_OFF_KEY_4, _) => off_key(tail & u64::from(u32::MAX)),
+            (ROWS_OFF_KEY_8, _) => off_key(tail),
             (_, None) => self.first_row,
             (ROWS_STEPS, Some(step)) => before.wrapping_add(unzigzag(step)),
             (_, Some(other)) => other,
