@@ -551,7 +551,7 @@ impl Session {
             self.phase = Phase::Active;
             self.work.isolation = self.config.isolation;
             self.work.read_only = self.config.read_only;
-            self.work.started_millis = self.db.clock.now_millis();
+            self.work.started_millis = self.db.clock.rough_millis();
             let Work {
                 started_millis,
                 isolation,

@@ -118,12 +118,19 @@ pub(super) fn repeats(bytes: &[u8]) -> bool {
     const SLOTS: usize = 1024;
     let mut seen = [0_u64; SLOTS];
     let places = bytes.len().saturating_sub(7).min(SAMPLE);
-    let hits = (0..places).filter(|&at| {
+    // What repeats itself shows it soon.
+    let mut hits_left = places / 32;
+    for at in 0..places {
         let six = get_u64(bytes, at) << 16;
         let slot = (six.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize % SLOTS;
-        std::mem::replace(&mut seen[slot], six) == six
-    });
-    hits.count() * 32 > places
+        if std::mem::replace(&mut seen[slot], six) == six {
+            match hits_left.checked_sub(1) {
+                Some(left) => hits_left = left,
+                None => return true,
+            }
+        }
+    }
+    false
 }
 
 #[cfg(test)]

@@ -73,6 +73,9 @@ impl Packing {
 
     /// How many equally frequent letters would need as many bits, in 64ths, rounded up.
     pub(super) fn slots_64ths(self) -> u64 {
+        if self.is_single() {
+            return 64 << self.bits;
+        }
         let all = SCALE.pow(self.group) << self.bits;
         let (mut low, mut high) = (0, 1_u64 << (6 + self.bits));
         while high - low > 1 {
@@ -86,16 +89,28 @@ impl Packing {
         high
     }
 
-    /// Appends letters, given by their places in the alphabet; the last group is filled up with the first letter.
-    pub(super) fn pack(self, places: &[u8], out: &mut Vec<u8>) {
-        let number = |group: &[u8]| {
-            let digits = group.iter().rev();
-            digits.fold(0, |number, &place| {
-                number * self.letters as u64 + u64::from(place)
-            })
-        };
-        let groups = places.chunks(self.group as usize);
-        pack(groups.clone().map(number), groups.len(), self.bits, out);
+    /// Appends texts of the letters of an alphabet, which rises; the last group is filled up with the first letter.
+    pub(super) fn pack(self, alphabet: &[u8], text: &[u8], out: &mut Vec<u8>) {
+        let mut places = [0_u8; 256];
+        for (place, &letter) in (0..).zip(alphabet) {
+            places[letter as usize] = place;
+        }
+        let place = |letter: &u8| u64::from(places[*letter as usize]);
+        let (letters, groups) = (self.letters as u64, text.len().div_ceil(self.group as usize));
+        // Digits from the lowest on. Only the last group may lack some.
+        let digit = |group: &[u8], digit: usize| group.get(digit).map_or(0, place);
+        match self.group {
+            1 => pack(text.iter().map(place), groups, self.bits, out),
+            2 => {
+                let number = |group: &[u8]| digit(group, 0) + letters * digit(group, 1);
+                pack(text.chunks(2).map(number), groups, self.bits, out);
+            }
+            _ => {
+                let number =
+                    |group: &[u8]| digit(group, 0) + letters * (digit(group, 1) + letters * digit(group, 2));
+                pack(text.chunks(3).map(number), groups, self.bits, out);
+            }
+        }
     }
 
     /// Appends `count` letters of `packed_len(count)` bytes. False, and whatever letters, if there is a group that no letters make.
@@ -245,18 +260,17 @@ mod tests {
         for letters in 2..=LETTERS_MAX {
             for packing in [Packing::single(letters), Packing::grouped(letters)] {
                 for count in [0, 1, 2, 7, 8, 9, 31, 100, 1001] {
-                    let place = |i: usize| ((i * i + 3) % letters) as u8;
-                    let places: Vec<u8> = (0..count).map(place).collect();
+                    let letter = |i: usize| alphabet[(i * i + 3) % letters];
+                    let text: Vec<u8> = (0..count).map(letter).collect();
                     let mut packed = Vec::new();
-                    packing.pack(&places, &mut packed);
+                    packing.pack(&alphabet[..letters], &text, &mut packed);
                     assert_eq!(packed.len(), packing.packed_len(count), "{packing:?}");
                     let mut back = b"x".to_vec();
                     assert!(
                         packing.unpack(&packed, count, &alphabet, &mut back),
                         "{packing:?}"
                     );
-                    let expected: Vec<u8> = places.iter().map(|place| b'0' + place).collect();
-                    assert_eq!(expected, back[1..], "{packing:?}, {count} letters");
+                    assert_eq!(text, back[1..], "{packing:?}, {count} letters");
                 }
             }
         }

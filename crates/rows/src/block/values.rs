@@ -133,16 +133,11 @@ fn write_all(values: &[&[u8]], out: &mut StreamWriter) {
         return write_bytes(&bytes, out);
     }
     let alphabet: Vec<u8> = (0..=u8::MAX).filter(|&byte| counts[byte as usize] != 0).collect();
-    let mut codes = [0_u8; 256];
-    for (code, &letter) in alphabet.iter().enumerate() {
-        codes[letter as usize] = code as u8;
-    }
-    let places: Vec<u8> = bytes.iter().map(|&byte| codes[byte as usize]).collect();
     let form = if packing.is_single() { 0 } else { GROUPS };
     out.front
         .extend_from_slice(&[LETTERS | TAIL | form, letters as u8]);
     out.front.extend_from_slice(&alphabet);
-    packing.pack(&places, &mut out.tail);
+    packing.pack(&alphabet, &bytes, &mut out.tail);
 }
 
 fn write_bytes(bytes: &[u8], out: &mut StreamWriter) {
@@ -180,7 +175,7 @@ fn dictionary(column: ValueColumn<'_>) -> Option<Dictionary<'_>> {
     let slots_count = (rows * 2).next_power_of_two();
     let mut slots = vec![0_u32; slots_count];
     let mut codes = Vec::with_capacity(rows);
-    let mut entries: Vec<&[u8]> = Vec::new();
+    let mut entries: Vec<&[u8]> = Vec::with_capacity(rows);
     for (row, value) in column.iter().enumerate() {
         if row.is_power_of_two() && row >= 256 && entries.len() > row / 16 * 15 {
             return None;
