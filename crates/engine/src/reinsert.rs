@@ -47,6 +47,7 @@ pub(crate) struct Reinserted {
     row: RowId,
     /// The first one.
     tombstone: Lsn,
+    /// What lies on it: the row, or a tombstone that was written again.
     version: Lsn,
 }
 
@@ -299,18 +300,25 @@ impl Session {
     }
 
     /// All since this mark is void. A row that was removed before and came back since is removed by another tombstone above what is void:
-    /// once the transaction has committed, a newest version that is no tombstone says that the row is there (rule B7).
+    /// once the transaction has committed, a newest version that is no tombstone says that the row is there (rule B7). That tombstone may
+    /// become void in turn, and recovery begins with an image that knows only what lies under it: it is remembered like what it hides.
     pub(crate) fn remove_again(&mut self, mark: Lsn) -> Result<()> {
-        while let Some(last) = self.work.reinserted.pop_if(|last| last.version >= mark) {
-            if last.tombstone < mark {
-                let table = Arc::clone(&self.work.tables[last.position].table);
-                self.write_tombstone_again(&table, last)?;
-            }
+        let void = |reinserted: &Reinserted| reinserted.version >= mark;
+        let from = self.work.reinserted.partition_point(|reinserted| !void(reinserted));
+        let mut removed = self.work.reinserted.split_off(from);
+        removed.retain(|reinserted| reinserted.tombstone < mark);
+        // A row that came and went is there as a version and as a tombstone.
+        removed.sort_unstable_by_key(|reinserted| (reinserted.position, reinserted.row));
+        removed.dedup_by_key(|reinserted| (reinserted.position, reinserted.row));
+        for last in removed {
+            let table = Arc::clone(&self.work.tables[last.position].table);
+            let version = self.write_tombstone_again(&table, last)?;
+            self.work.reinserted.push(Reinserted { version, ..last });
         }
         Ok(())
     }
 
-    fn write_tombstone_again(&mut self, table: &Table, last: Reinserted) -> Result<()> {
+    fn write_tombstone_again(&mut self, table: &Table, last: Reinserted) -> Result<Lsn> {
         let db = Arc::clone(&self.db);
         let _operation = db.guards.enter(self.shard);
         loop {
@@ -329,7 +337,7 @@ impl Session {
                 is_own: true,
             };
             match self.write_version(table, last.row, RowKind::Delete, &beneath, None)? {
-                Attempt::Done(_) => return Ok(()),
+                Attempt::Done(lsn) => return Ok(lsn),
                 // The row has been locked or unlocked.
                 Attempt::Changed => {}
                 Attempt::Blocked => {

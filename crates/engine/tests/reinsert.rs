@@ -125,6 +125,27 @@ fn a_savepoint_brings_back_what_it_marked() {
     settles(&mut bench);
 }
 
+fn tail_of(bench: &Bench) -> u64 {
+    bench.db.status().expect("known").tail
+}
+
+#[test]
+fn going_back_again_and_again_costs_the_same_each_time() {
+    let (mut bench, ids) = nine();
+    remove(&mut bench, ids[4]);
+    let removed = bench.client.session.savepoint().expect("a savepoint");
+    let mut ends = vec![tail_of(&bench)];
+    for _ in 0..30 {
+        assert_eq!(insert(&mut bench, &grouped(5, 7, 77)), ids[4], "T51");
+        bench.client.session.rollback_to(removed).expect("back");
+        ends.push(tail_of(&bench));
+    }
+    let bytes: Vec<u64> = ends.windows(2).map(|two| two[1] - two[0]).collect();
+    assert_eq!(bytes[1], bytes[29], "{bytes:?}");
+    settles(&mut bench);
+    assert_eq!(bench.rows().len(), 8);
+}
+
 /// What a savepoint takes back above a tombstone that stays is not there for others either, whether they go by entries or rows.
 #[test]
 fn a_row_that_came_back_for_a_while_is_gone_after_the_commit() {
@@ -142,6 +163,9 @@ fn a_row_that_came_back_for_a_while_is_gone_after_the_commit() {
             // The image names the version that is taken back afterwards.
             bench.db.checkpoint_step().expect("a checkpoint");
         }
+        bench.client.session.rollback_to(removed).expect("back");
+        // And once more, with nothing on it.
+        insert(&mut bench, &grouped(50, 7, 78));
         bench.client.session.rollback_to(removed).expect("back");
         bench.client.session.commit().expect("a commit");
         assert_eq!(rows_of(&mut old, &bench.table), before, "its snapshot is older");
