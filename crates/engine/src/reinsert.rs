@@ -304,7 +304,10 @@ impl Session {
     /// become void in turn, and recovery begins with an image that knows only what lies under it: it is remembered like what it hides.
     pub(crate) fn remove_again(&mut self, mark: Lsn) -> Result<()> {
         let void = |reinserted: &Reinserted| reinserted.version >= mark;
-        let from = self.work.reinserted.partition_point(|reinserted| !void(reinserted));
+        let from = self
+            .work
+            .reinserted
+            .partition_point(|reinserted| !void(reinserted));
         let mut removed = self.work.reinserted.split_off(from);
         removed.retain(|reinserted| reinserted.tombstone < mark);
         // A row that came and went is there as a version and as a tombstone.
