@@ -159,6 +159,10 @@ fn letters_in_groups_are_read_from_these_bytes() {
     // Places 0, 1, 2 and 0, 1 to the base of 3, five bits each.
     let groups = [0b011_10101, 0];
     let letters = [&[3, 0, 1, 1, 0b011, 5, 3][..], b"abc", &groups].concat();
-    let bytes = [&[1, 0, 1, 0, 3, 5, 14, 0][..], &[0, 0, 0], &letters].concat();
-    assert_block(&schema, &bytes, &rows);
+    let head = &[1, 0, 1, 0, 3, 5, 14, 0, 0, 0, 0][..];
+    assert_block(&schema, &[head, &letters].concat(), &rows);
+    // Two letters take a bit each, in groups or not.
+    let two = [&[3, 0, 1, 1, 0b011, 5, 2][..], b"ab", &[0b01101]].concat();
+    let refused = RowBlock::decode(&schema, &[head, &two].concat()).expect_err("no groups");
+    assert!(refused.to_string().contains("groups only where"), "{refused}");
 }

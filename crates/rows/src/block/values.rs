@@ -299,6 +299,9 @@ impl Values {
         } else {
             Packing::grouped(letters)
         };
+        if tag & GROUPS != 0 && packing.is_single() {
+            return Err(reader.corrupt("groups only where they take less", letters as u64));
+        }
         let packed = reader.take(tag & TAIL != 0, packing.packed_len(total))?;
         if packing.unpack(packed, total, &alphabet, &mut self.arena) {
             Ok(())
