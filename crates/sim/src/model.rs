@@ -68,6 +68,8 @@ pub struct Pending {
     pub rows: BTreeMap<Spot, Change>,
     /// Tables it holds against DDL.
     pub tables: BTreeSet<TableId>,
+    /// Tables it may hold: the disk refused its first change of one, before or after its lock was taken.
+    perhaps: BTreeSet<TableId>,
 }
 
 /// What a restart finds.
@@ -414,10 +416,32 @@ impl Model {
         }
     }
 
-    /// True if a transaction keeps DDL from this table.
-    pub fn is_in_use(&self, table: TableId) -> bool {
-        self.others(usize::MAX)
-            .any(|pending| pending.tables.contains(&table))
+    /// What DDL on this table should answer.
+    pub fn ddl_faults(&self, table: TableId) -> Faults {
+        let mut faults = Faults::new();
+        for pending in self.others(usize::MAX) {
+            if pending.tables.contains(&table) {
+                return Faults::from([Fault::Busy]);
+            }
+            if pending.perhaps.contains(&table) {
+                faults.extend([Fault::Busy, Fault::Maybe]);
+            }
+        }
+        faults
+    }
+
+    /// True if a session may keep DDL from a table.
+    pub fn may_hold(&self, me: usize) -> bool {
+        let pending = &self.txns[me].pending;
+        !pending.tables.is_empty() || !pending.perhaps.is_empty()
+    }
+
+    /// Notes that the disk refused a change: `held` are the tables that the session held before it.
+    pub fn note_refusal(&mut self, me: usize, held: BTreeSet<TableId>) {
+        let pending = &mut self.txns[me].pending;
+        let unsure = std::mem::replace(&mut pending.tables, held);
+        let unsure = unsure.difference(&pending.tables);
+        pending.perhaps.extend(unsure.copied());
     }
 
     /// A table appears under a name.

@@ -8,6 +8,7 @@ use crate::table::{LARGE, PlayRow, PlayTable};
 use crate::world::{SESSIONS, Step, World};
 use pbxt::{FlushAtCommit, Seek};
 use pbxt_base::{RowId, TableId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Names that tables have.
@@ -143,13 +144,31 @@ impl World {
             row.id = id;
         }
         self.note(format!("{me}: insert into {name} {}", row.brief()));
+        let held = self.model.txns[me].pending.tables.clone();
         let faults = self.model.predict_insert(me, table.id(), &row);
         let inserted = self.clients[me].insert(&table, &row);
-        if let Some(id) = self.judge("insert", inserted, &faults)? {
+        if let Some(id) = self.judge_change(me, "insert", held, inserted, &faults)? {
             self.note(format!("   row {id}"));
             self.model.note_change(me, (table.id(), id), None, Some(&row));
         }
         Ok(())
+    }
+
+    /// Judges a change of rows; `held` are the tables that the session held before it.
+    fn judge_change<T>(
+        &mut self,
+        me: usize,
+        what: &str,
+        held: BTreeSet<TableId>,
+        result: pbxt::Result<T>,
+        faults: &Faults,
+    ) -> Step<Option<T>> {
+        let refused = self.refused;
+        let done = self.judge(what, result, faults)?;
+        if self.refused > refused {
+            self.model.note_refusal(me, held);
+        }
+        Ok(done)
     }
 
     /// One statement, several rows: all or none.
@@ -160,7 +179,7 @@ impl World {
             "{me}: insert into {name} {}",
             rows.iter().map(PlayRow::brief).collect::<Vec<_>>().join(", ")
         ));
-        let before = self.model.txns[me].pending.rows.clone();
+        let before = self.model.txns[me].pending.clone();
         let mut faults = Faults::new();
         for (number, row) in rows.iter().enumerate() {
             faults = either(faults, self.model.predict_insert(me, table.id(), row));
@@ -172,8 +191,8 @@ impl World {
             self.model.note_change(me, spot, None, Some(row));
         }
         let inserted = self.clients[me].insert_all(&table, &rows);
-        let inserted = self.judge("insert", inserted, &faults)?;
-        self.model.txns[me].pending.rows = before;
+        let inserted = self.judge_change(me, "insert", before.tables, inserted, &faults)?;
+        self.model.txns[me].pending.rows = before.rows;
         for (id, row) in inserted.iter().flatten().zip(&rows) {
             self.model.note_change(me, (table.id(), *id), None, Some(row));
         }
@@ -205,6 +224,7 @@ impl World {
             old.brief(),
             new.as_ref().map_or("nothing".into(), PlayRow::brief)
         ));
+        let held = self.model.txns[me].pending.tables.clone();
         let faults = self.model.predict_change(me, spot, &old, new.as_ref());
         let result = match &new {
             Some(new) => {
@@ -215,7 +235,7 @@ impl World {
         };
         let found = if deletes && faults.is_empty() {
             self.must(verb, result)?
-        } else if let Some(found) = self.judge(verb, result, &faults)? {
+        } else if let Some(found) = self.judge_change(me, verb, held, result, &faults)? {
             found
         } else {
             return Ok(());
@@ -538,17 +558,12 @@ impl World {
 
     /// DDL by a session that has not changed anything.
     fn ddl(&mut self, me: usize, name: &str) -> Step {
-        if !self.model.txns[me].pending.tables.is_empty() {
+        if self.model.may_hold(me) {
             return Ok(());
         }
         let db = Arc::clone(self.db());
         let id = self.model.state.names[name];
-        let faults: Faults = self
-            .model
-            .is_in_use(id)
-            .then_some(Fault::Busy)
-            .into_iter()
-            .collect();
+        let faults = self.model.ddl_faults(id);
         let before = self.model.clone();
         let free = NAMES
             .into_iter()
