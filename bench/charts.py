@@ -53,7 +53,7 @@ def draw_all(figures, works, judged, folder):
             save(draw_curves(figures, work, curves), folder / f"{work.name}-curves")
             names.append(f"{work.name}-curves")
         if figures.curves(work.name):
-            over_time.draw(figures.curves(work.name), folder / f"{work.name}-seconds", work.heading(), ignored=1)
+            over_time.draw(figures.curves(work.name), folder / f"{work.name}-seconds", work.heading(), ignored=work.unsteady)
             names.append(f"{work.name}-seconds")
     return names
 

@@ -36,6 +36,7 @@ class Work:
     most_rounds = 100
     tool = False  # a program of its own does it, see bench/works/tools.py
     scale = ""  # what `at` of its measures counts, for charts
+    unsteady = 1  # first seconds of its curves that do not count
     full, quick = {}, {}  # sizes
 
     def __init__(self, options):

@@ -20,6 +20,11 @@ class Wholesaler(Tool):
     full = {"warehouses": 10, "clients": (1, 16), "seconds": 60, "warmup": 5}
     quick = {"warehouses": 1, "clients": (4,), "seconds": 4, "warmup": 1}
 
+    @property
+    def unsteady(self):
+        """The seconds before those that count."""
+        return self.size.warmup
+
     def arguments(self):
         engines = [word for kind in self.kinds() for word in ("--engine", kind.name)]
         clients = [word for number in self.size.clients for word in ("--clients", str(number))]
@@ -50,6 +55,7 @@ class Wholesaler(Tool):
 
         add("new orders", run["new_orders_per_minute"], "1/min")
         add("new orders, slowest second", 100 * run["slowest_to_median"], "%")
+        results.add_curve(self.name, f"transactions of {place[1]} clients", place[0], run["series"]["transactions"])
         add(figures.CPU, run["cpu_seconds"], "s")
         add(figures.WRITTEN, run["written_bytes"], "bytes")
         add(figures.PEAK, run["peak_bytes"], "bytes")

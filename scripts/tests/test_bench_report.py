@@ -106,7 +106,7 @@ WHOLESALER = {
     "loads": {"PBXT": {"seconds": 30.0}},
     "runs": [
         {"engine": "PBXT", "clients": 16, "round": 1, "new_orders_per_minute": 9000.0, "slowest_to_median": 0.75, "cpu_seconds": 3.0,
-         "written_bytes": 5, "peak_bytes": 7}
+         "written_bytes": 5, "peak_bytes": 7, "series": {"warmup": 2, "transactions": [3, 8, 9, 7]}}
     ],
 }  # fmt: skip
 
@@ -281,6 +281,7 @@ def test_figures_of_the_wholesaler_are_taken_with_its_failures():
     assert fake.figures.median("tpcc", "new orders", "PBXT", 16) == 9000.0
     assert fake.figures.median("tpcc", "new orders, slowest second", "PBXT", 16) == 75.0
     assert fake.figures.median("tpcc", "loading", "PBXT") == 30.0
+    assert fake.figures.curves("tpcc") == {"transactions of 16 clients": {"PBXT": [[3, 8, 9, 7]]}}
     assert failures == ["tpcc: InnoDB, round 2, 16 clients: it broke"]
 
 
