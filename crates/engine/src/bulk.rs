@@ -164,7 +164,7 @@ enum Place {
 #[derive(Debug)]
 enum Job {
     Take(Chunk),
-    Finish(Option<Chunk>, (TxnId, Lsn)),
+    Finish(Chunk, (TxnId, Lsn)),
 }
 
 #[derive(Debug)]
@@ -195,7 +195,8 @@ impl Load {
             return Ok(None);
         };
         let signals = Arc::new(Signals::default());
-        let mut writer = Some(Box::new(BulkWriter::new(db, table, &signals)));
+        let chunk_bytes_max = share.chunk_bytes();
+        let mut writer = Some(Box::new(BulkWriter::new(db, table, &signals, chunk_bytes_max)));
         let place = if db.has_background() {
             let lane = Lane::spawn("pbxt-load", move |job| work(&mut writer, job));
             Place::Lane(lane.map_err(|source| StorageError::Io {
@@ -206,7 +207,6 @@ impl Load {
         } else {
             Place::Here(writer)
         };
-        let chunk_bytes_max = share.chunk_bytes();
         Ok(Some(Self {
             chunk: Chunk::new(table.indexes.len()),
             chunk_bytes: LOAD_BYTES_MIN.min(chunk_bytes_max),
@@ -331,7 +331,7 @@ impl Load {
     fn finish(&mut self, session: &Session, tag: (TxnId, Lsn)) -> std::result::Result<Box<Loaded>, Failed> {
         self.wait_for_chunk(session)?;
         let last = std::mem::take(&mut self.chunk);
-        let done = match self.give(Job::Finish(Some(last), tag)) {
+        let done = match self.give(Job::Finish(last, tag)) {
             Some(done) => done,
             None => self.answer(session)?,
         };

@@ -14,6 +14,10 @@ use pbxt_base::codec::{get_u16, get_u32, push_u16, push_u32};
 
 /// Row number (4), key bytes (2), unpack bytes (2), claim (1).
 const ENTRY_HEAD: usize = 9;
+/// The place of the entry of a row that has none.
+pub(crate) const NO_ENTRY: u32 = u32::MAX;
+/// Rows of so many bytes stand by themselves wherever they are.
+const LONG_ROW: usize = 2 << 10;
 
 /// One entry of an index on its way into a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +53,15 @@ pub(crate) struct Ranks {
     pub place: Vec<u32>,
 }
 
+impl Ranks {
+    /// True if most neighbours came in no order, so that it is of other chunks that they will be neighbours too.
+    fn are_shuffled(&self) -> bool {
+        let is_break = |pair: &&[u32]| pair[0].abs_diff(pair[1]) != 1;
+        let breaks = self.order.windows(2).filter(is_break).count();
+        breaks > self.order.len() / 2
+    }
+}
+
 impl KeyArena {
     /// Appends the entry of the row of this number.
     pub(crate) fn push(&mut self, row: u32, key: &[u8], claim: bool, unpack: &[u8]) {
@@ -67,6 +80,18 @@ impl KeyArena {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(unpack);
         self.entries += 1;
+    }
+
+    /// Fills `places` with where the entry of each of so many rows begins, or `NO_ENTRY`.
+    pub(crate) fn places(&self, rows: usize, places: &mut Vec<u32>) {
+        places.clear();
+        places.resize(rows, NO_ENTRY);
+        let mut at = 0;
+        while at < self.bytes.len() {
+            places[get_u32(&self.bytes, at) as usize] = at as u32;
+            let key_bytes = usize::from(get_u16(&self.bytes, at + 4));
+            at += ENTRY_HEAD + key_bytes + usize::from(get_u16(&self.bytes, at + 6));
+        }
     }
 
     fn key(&self, at: u32) -> &[u8] {
@@ -150,11 +175,17 @@ impl Chunk {
         }
     }
 
-    /// Appends a row with its new keys.
-    pub(crate) fn push(&mut self, payload: &[u8], keys: &KeyChanges) {
+    /// Appends a row without keys; its number.
+    pub(crate) fn push_payload(&mut self, payload: &[u8]) -> u32 {
         let row = self.ends.len() as u32;
         self.payloads.extend_from_slice(payload);
         self.ends.push(self.payloads.len() as u32);
+        row
+    }
+
+    /// Appends a row with its new keys.
+    pub(crate) fn push(&mut self, payload: &[u8], keys: &KeyChanges) {
+        let row = self.push_payload(payload);
         for change in keys.items() {
             if let Some(key) = keys.new_key(change) {
                 self.indexes[change.index].push(row, key, change.claim, keys.unpack(change));
@@ -202,6 +233,11 @@ impl Chunk {
             ranks.place[number as usize] = place;
         }
         Some(ranks)
+    }
+
+    /// True if rows in this order are to be gathered with those of other chunks (rule L16).
+    pub(crate) fn is_to_be_gathered(&self, ranks: &Ranks) -> bool {
+        self.payloads.len() / self.rows().max(1) < LONG_ROW && ranks.are_shuffled()
     }
 
     /// Calls `each` for every row in arrival order, with its keys: as if it came now.

@@ -114,7 +114,8 @@ impl KeySorter {
         (0..self.parts.len()).try_for_each(|number| self.reduce(number, &mut *pulse))
     }
 
-    fn new_spill(&mut self) -> Result<SpillWriter> {
+    /// Begins a file of sorted entries.
+    pub(crate) fn new_spill(&mut self) -> Result<SpillWriter> {
         let out = self.create(SegmentClass::Meta)?;
         Ok(SpillWriter::new(&self.db.store, out))
     }

@@ -2,15 +2,16 @@
 //!
 //! Why it exists: the keys of a load may be many times the memory; each chunk's keys leave it sorted, and come back as streams
 //! that are merged into one run (Knuth, The Art of Computer Programming 3, 5.4: external sorting).
-//! Format: blocks of entries in a section of a meta piece file: row id (8), key bytes (2), unpack bytes (2), claim (1), key,
-//! unpack. Nobody but the load that wrote it reads it, in the same life of the database.
+//! Format: blocks of entries in a section of a meta piece file: row id (8), key bytes (2), unpack bytes (4), claim (1), key,
+//! unpack. Nobody but the load that wrote it reads it, in the same life of the database. Gathered rows (bulk_gather) go the same
+//! way: their primary key is the key, the order in which they came the row id, and all else is what is unpacked.
 //! Latches and I/O: writes and reads piece files; one file for all indexes of a chunk.
 //! After a crash: nothing names the files; they are removed at open.
 
 use crate::bulk_chunk::{KeyArena, KeyEntry, head_of};
 use crate::error::Result;
 use pbxt_base::RowId;
-use pbxt_base::codec::{get_u16, get_u64, push_u16, push_u64};
+use pbxt_base::codec::{get_u16, get_u32, get_u64, push_u16, push_u32, push_u64};
 use pbxt_segment::{Codec, PieceFile, PieceWriter, SegmentClass, SegmentStore, StoredBlocks};
 use std::sync::Arc;
 
@@ -20,7 +21,9 @@ const SECTION_SORTED: u8 = b'S';
 const BLOCK_BYTES: usize = 48 << 10;
 /// Stored bytes read at once.
 const READ_BYTES: usize = 128 << 10;
-const ENTRY_HEAD: usize = 13;
+/// Memory of one that reads a part.
+pub(crate) const READER_BYTES: usize = READ_BYTES + BLOCK_BYTES;
+const ENTRY_HEAD: usize = 15;
 
 /// A file of sorted entries; removed when its last reader is gone.
 #[derive(Debug)]
@@ -85,7 +88,7 @@ impl SpillWriter {
         }
         push_u64(&mut self.block, entry.row.raw());
         push_u16(&mut self.block, entry.key.len() as u16);
-        push_u16(&mut self.block, entry.unpack.len() as u16);
+        push_u32(&mut self.block, entry.unpack.len() as u32);
         self.block.push(u8::from(entry.claim));
         self.block.extend_from_slice(entry.key);
         self.block.extend_from_slice(entry.unpack);
@@ -227,15 +230,15 @@ impl PartReader {
         KeyEntry {
             key: &head[ENTRY_HEAD..key_end],
             row: RowId::new(get_u64(head, 0)),
-            claim: head[12] != 0,
-            unpack: &head[key_end..key_end + usize::from(get_u16(head, 10))],
+            claim: head[14] != 0,
+            unpack: &head[key_end..key_end + get_u32(head, 10) as usize],
         }
     }
 
     #[inline]
     fn advance(&mut self) -> Result<()> {
         let head = &self.block[self.at..];
-        self.at += ENTRY_HEAD + usize::from(get_u16(head, 8)) + usize::from(get_u16(head, 10));
+        self.at += ENTRY_HEAD + usize::from(get_u16(head, 8)) + get_u32(head, 10) as usize;
         self.left -= 1;
         if self.at >= self.block.len() {
             self.load()?;

@@ -2,12 +2,13 @@
 //!
 //! Why it exists: a row of a load is written once, where it stays, and its index entries are merged before anybody reads them;
 //! row by row they would go through the log, a tree, a checkpoint and several merges.
-//! Rules: L1. L3 nothing of a load is named by anything before all of it is durable. L4, B6 (bulk_files). L2 (bulk_keys).
+//! Rules: L1, L16. L3 nothing of a load is named by anything before all of it is durable. L4, B6 (bulk_files). L2 (bulk_keys).
 //! Latches and I/O: none held; writes piece files, in the thread of the load.
 //! After a crash: unnamed files are removed at open.
 
 use crate::bulk_chunk::{Chunk, Ranks};
 use crate::bulk_files::{Held, LoadFiles};
+use crate::bulk_gather::Gathering;
 use crate::bulk_keys::{Built, KeySorter, Unbuilt};
 use crate::bulk_spill::Source;
 use crate::database::Database;
@@ -109,6 +110,12 @@ pub(crate) struct BulkWriter {
     signals: Arc<Signals>,
     /// Index by which rows are ordered.
     cluster: Option<usize>,
+    /// Rows that came in no order.
+    gathering: Gathering,
+    /// Bytes of a chunk of gathered rows.
+    chunk_bytes: usize,
+    /// Rows that came, written or gathered.
+    came: u64,
     /// The file of rows that is being written, and its section (rule L15).
     open: Option<(PieceWriter, RowWriter)>,
     /// Of finished files.
@@ -127,13 +134,21 @@ struct LastChunk {
 }
 
 impl BulkWriter {
-    pub(crate) fn new(db: &Arc<Database>, table: &Arc<Table>, signals: &Arc<Signals>) -> Self {
+    pub(crate) fn new(
+        db: &Arc<Database>,
+        table: &Arc<Table>,
+        signals: &Arc<Signals>,
+        chunk_bytes: usize,
+    ) -> Self {
         let primary = table.indexes.iter().position(|index| index.def.primary);
         Self {
             db: Arc::clone(db),
             table: Arc::clone(table),
             signals: Arc::clone(signals),
             cluster: primary.or_else(|| table.indexes.iter().position(|index| index.def.unique)),
+            gathering: Gathering::new(chunk_bytes),
+            chunk_bytes,
+            came: 0,
             open: None,
             sections: Vec::new(),
             files: LoadFiles::new(db),
@@ -142,29 +157,66 @@ impl BulkWriter {
         }
     }
 
-    /// Writes the rows of a chunk and spills its keys.
+    /// Writes the rows of a chunk and spills its keys; rows in no order wait for others (rule L16).
     pub(crate) fn take(&mut self, chunk: &Chunk) -> Result<()> {
-        let (ranks, base) = self.write_rows(chunk)?;
+        let ranks = self.rank(chunk);
+        if self.gather(chunk, ranks.as_ref())? {
+            if self.gathering.is_full() {
+                let rest = self.write_gathered()?;
+                self.take_ranked(&rest, None)?;
+            }
+            return Ok(());
+        }
+        self.take_ranked(chunk, ranks.as_ref())
+    }
+
+    /// The order of the rows of a chunk that has come.
+    fn rank(&mut self, chunk: &Chunk) -> Option<Ranks> {
+        self.came += chunk.rows() as u64;
+        self.cluster.and_then(|by| chunk.rank(by, self.keys.items()))
+    }
+
+    /// Takes a chunk in no order to the other ones like it; false if it is not like that.
+    fn gather(&mut self, chunk: &Chunk, ranks: Option<&Ranks>) -> Result<bool> {
+        let (Some(by), Some(ranks)) = (self.cluster, ranks) else {
+            return Ok(false);
+        };
+        if !chunk.is_to_be_gathered(ranks) {
+            return Ok(false);
+        }
+        self.signals.advance(0)?;
+        let spill = self.keys.new_spill()?;
+        self.gathering.take(chunk, (by, ranks), spill)?;
+        Ok(true)
+    }
+
+    /// Gives gathered rows their ids and writes them, all but the last chunk of them.
+    fn write_gathered(&mut self) -> Result<Chunk> {
+        let mut rows = self.gathering.merge()?;
+        let mut chunk = Chunk::new(self.table.indexes.len());
+        while rows.fill(&mut chunk, self.chunk_bytes)? {
+            self.take_ranked(&chunk, None)?;
+            self.signals.advance(chunk.rows() as u64)?;
+        }
+        self.signals.advance(chunk.rows() as u64)?;
+        Ok(chunk)
+    }
+
+    fn take_ranked(&mut self, chunk: &Chunk, ranks: Option<&Ranks>) -> Result<()> {
+        let base = self.write_rows(chunk, ranks)?;
         if chunk.indexes.is_empty() {
             return Ok(());
         }
         let signals = Arc::clone(&self.signals);
         let mut pulse = |_: u64| signals.advance(0);
-        self.keys.spill(&chunk.indexes, ranks.as_ref(), base, &mut pulse)
+        self.keys.spill(&chunk.indexes, ranks, base, &mut pulse)
     }
 
     /// Ends the load: its files are durable, its runs carry the tag.
-    pub(crate) fn finish(
-        mut self,
-        last: Option<Chunk>,
-        tag: (TxnId, Lsn),
-    ) -> std::result::Result<Loaded, Failed> {
+    pub(crate) fn finish(mut self, last: Chunk, tag: (TxnId, Lsn)) -> std::result::Result<Loaded, Failed> {
         // Rule B6: files begun from here on; those before stay held with it until the shape names all of them.
         let newer = Held::begin(&self.db);
-        let last = match last {
-            Some(chunk) if chunk.rows() > 0 => Some(self.sort_last(chunk)?),
-            _ => None,
-        };
+        let last = self.take_last(last)?;
         self.finish_row_file()?;
         let rows = self.open_rows(tag)?;
         let (runs, unclaimed) = self.build_runs(last.as_ref(), tag, &rows)?;
@@ -179,10 +231,34 @@ impl BulkWriter {
         })
     }
 
-    /// Gives the rows their ids (rule L1) and writes them; how they are ordered, and the first id.
-    fn write_rows(&mut self, chunk: &Chunk) -> Result<(Option<Ranks>, RowId)> {
+    /// Takes the last chunk that came, and gives ids to all that was gathered; what is the last chunk to be written then, if any.
+    fn take_last(&mut self, chunk: Chunk) -> Result<Option<LastChunk>> {
+        let ranks = self.rank(&chunk);
+        let (chunk, ranks) = if self.gathering.is_empty() {
+            (chunk, ranks)
+        } else {
+            // How far the end of the load is begins to be told here.
+            self.signals.expect(self.work());
+            if chunk.rows() > 0 && !self.gather(&chunk, ranks.as_ref())? {
+                self.take_ranked(&chunk, ranks.as_ref())?;
+            }
+            drop(chunk);
+            (self.write_gathered()?, None)
+        };
+        if chunk.rows() == 0 {
+            return Ok(None);
+        }
+        self.sort_last(chunk, ranks.as_ref()).map(Some)
+    }
+
+    /// All that is merged until the load ends: gathered rows, and index entries.
+    fn work(&self) -> u64 {
+        self.gathering.rows + self.came * self.table.indexes.len() as u64
+    }
+
+    /// Gives the rows their ids (rule L1) and writes them; the first id.
+    fn write_rows(&mut self, chunk: &Chunk, ranks: Option<&Ranks>) -> Result<RowId> {
         self.signals.advance(0)?;
-        let ranks = self.cluster.and_then(|by| chunk.rank(by, self.keys.items()));
         let rows = chunk.rows() as u64;
         let base = self.table.map.allocate_many(rows);
         let (mut out, mut writer) = match self.open.take() {
@@ -190,7 +266,7 @@ impl BulkWriter {
             None => self.begin_row_file()?,
         };
         for place in 0..chunk.rows() {
-            let number = ranks.as_ref().map_or(place, |ranks| ranks.order[place] as usize);
+            let number = ranks.map_or(place, |ranks| ranks.order[place] as usize);
             let row = RowId::new(base.raw() + place as u64);
             writer.push(&mut out, row, Some(chunk.payload(number)))?;
         }
@@ -201,7 +277,7 @@ impl BulkWriter {
         if is_full {
             self.finish_row_file()?;
         }
-        Ok((ranks, base))
+        Ok(base)
     }
 
     fn begin_row_file(&mut self) -> Result<(PieceWriter, RowWriter)> {
@@ -227,12 +303,12 @@ impl BulkWriter {
     }
 
     /// Writes the rows of the last chunk and sorts its keys; they are merged from memory.
-    fn sort_last(&mut self, chunk: Chunk) -> Result<LastChunk> {
-        let (ranks, base) = self.write_rows(&chunk)?;
+    fn sort_last(&mut self, chunk: Chunk, ranks: Option<&Ranks>) -> Result<LastChunk> {
+        let base = self.write_rows(&chunk, ranks)?;
         let mut items = Vec::with_capacity(chunk.indexes.len());
         for arena in &chunk.indexes {
             let mut sorted = Vec::new();
-            arena.sort(ranks.as_ref(), &mut sorted);
+            arena.sort(ranks, &mut sorted);
             items.push(sorted);
         }
         Ok(LastChunk { chunk, base, items })
@@ -263,7 +339,7 @@ impl BulkWriter {
         rows: &RowRun,
     ) -> std::result::Result<(Vec<Arc<Run>>, Vec<RoaringTreemap>), Failed> {
         let numbers: Vec<usize> = (0..self.table.indexes.len()).collect();
-        self.signals.expect(self.count * numbers.len() as u64);
+        self.signals.expect(self.work());
         let builders = BUILDERS.min(self.db.threads);
         let built: Mutex<Vec<Option<Built>>> = Mutex::new(numbers.iter().map(|_| None).collect());
         let result: std::result::Result<(), Failed> = for_each_parallel(&numbers, builders, |&number| {

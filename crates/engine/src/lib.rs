@@ -81,6 +81,7 @@ mod budget;
 mod bulk;
 mod bulk_chunk;
 mod bulk_files;
+mod bulk_gather;
 mod bulk_ingest;
 mod bulk_keys;
 mod bulk_sort;

@@ -7,7 +7,7 @@ mod common;
 #[path = "common/hold.rs"]
 mod hold;
 
-use common::{Bench, put, row};
+use common::{Bench, put, row, shuffled};
 use pbxt::{Database, Error, Result, Session, SessionConfig};
 use pbxt_io::Disk;
 use pbxt_sim::client::Client;
@@ -273,6 +273,12 @@ fn a_duplicate_inside_a_load_is_found_and_named() {
     let refused = rows[2500].clone();
     refuse(&mut bench, &rows, 0, &refused);
     assert_eq!(piece_files(&bench), 0, "L4");
+    // Of rows that are gathered it is the one that came later, too.
+    let mut rows = shuffled(rows_of(1..=4 * MANY));
+    rows[9000].id = rows[10].id;
+    let refused = rows[9000].clone();
+    refuse(&mut bench, &rows, 0, &refused);
+    assert_eq!(piece_files(&bench), 0, "L4");
     let mut rows = rows_of(1..=MANY);
     rows[2600].tag = Some(1);
     let refused = rows[2600].clone();
@@ -461,14 +467,21 @@ fn loads_of_two_transactions_stand_side_by_side() {
 #[test]
 fn a_full_disk_ends_the_statement_and_leaves_no_file() {
     let mut bench = Bench::new();
-    bench.client.insert(&bench.table, &full(9999)).expect("an insert");
+    bench
+        .client
+        .insert(&bench.table, &full(99_999))
+        .expect("an insert");
     bench.client.session.commit().expect("a commit");
-    bench.disk.set_free_bytes(Some(100 << 10));
-    let refused = load(&mut bench.client, &bench.table, &rows_of(1..=4 * MANY));
-    assert!(refused.is_err(), "the disk is full");
-    bench.disk.set_free_bytes(None);
-    assert_eq!(piece_files(&bench), 0, "L4");
-    assert_eq!(plain(&mut bench), rows_of([9999]));
+    for rows in [rows_of(1..=4 * MANY), shuffled(rows_of(1..=4 * MANY))] {
+        for free in [100 << 10, 250 << 10] {
+            bench.disk.set_free_bytes(Some(free));
+            let refused = load(&mut bench.client, &bench.table, &rows);
+            assert!(refused.is_err(), "the disk is full");
+            bench.disk.set_free_bytes(None);
+            assert_eq!(piece_files(&bench), 0, "L4");
+            assert_eq!(plain(&mut bench), rows_of([99_999]));
+        }
+    }
     load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("a load");
     assert_eq!(bench.rows().len(), MANY as usize + 1);
 }
@@ -688,7 +701,9 @@ mod at_stop_points {
                     images.push((name, image));
                 }
             })));
-            load(&mut bench.client, &bench.table, &rows_of(1..=MANY)).expect("a load");
+            let rows = rows_of(1..=MANY);
+            let rows = if seed < 2 { rows } else { shuffled(rows) };
+            load(&mut bench.client, &bench.table, &rows).expect("a load");
             if seed % 2 == 1 {
                 bench.db.checkpoint_step().expect("a checkpoint");
             }

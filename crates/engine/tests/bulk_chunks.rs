@@ -1,8 +1,9 @@
-//! Bulk loads by their chunks: when they are handed over, and which files they go into (rules L13 and L15).
+//! Bulk loads by their chunks: when they are handed over, and which files they go into and in which order
+//! rows stand (rules L13, L15 and L16).
 
 mod common;
 
-use common::{put, row};
+use common::{put, row, shuffled};
 use pbxt::{Database, KeyChanges, NewVersion, Options, TableDef};
 use pbxt_segment::SegmentClass;
 use pbxt_sim::client::Client;
@@ -113,4 +114,119 @@ fn chunks_of_a_load_share_pieces() {
     );
     let findings = client.check(&table).expect("checkable");
     assert!(findings.is_empty(), "{findings:?}");
+}
+
+/// A database whose loads have chunks of a quarter of a MiB.
+fn small_chunks() -> (Arc<Database>, PlayTable) {
+    let options = Options {
+        cache_bytes: 8 << 20,
+        ..common::options()
+    };
+    let db = Database::open(Arc::new(SimDisk::new()), &options).expect("a new database");
+    let table = PlayTable::create(&db, "t").expect("a new table");
+    (db, table)
+}
+
+/// Loads rows with these ids, in this order, and gives them as they stand.
+fn loaded(ids: &[u32], of: impl Fn(u32) -> PlayRow) -> Vec<PlayRow> {
+    let (db, table) = small_chunks();
+    let mut client = Client::new(&db, 1);
+    let done = client.statement(|session| {
+        session.bulk_begin(&table.table, u64::MAX, false);
+        ids.iter().try_for_each(|&id| put(session, &table, &of(id)))?;
+        session.bulk_end(&table.table, false)
+    });
+    done.expect("a load");
+    client.session.commit().expect("a commit");
+    let findings = client.check(&table).expect("checkable");
+    assert!(findings.is_empty(), "{findings:?}");
+    let rows = client.scan(&table).expect("a scan");
+    let mut sorted: Vec<u32> = rows.iter().map(|(_, row)| row.id).collect();
+    let mut expected = ids.to_vec();
+    sorted.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(sorted, expected);
+    for (_, row) in &rows {
+        assert_eq!(row, &of(row.id), "each row with its own values");
+    }
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// How often a row stands behind one with a greater id.
+fn steps_back(rows: &[PlayRow]) -> usize {
+    rows.windows(2).filter(|pair| pair[0].id > pair[1].id).count()
+}
+
+/// With tags and large values, for whatever a row may have.
+fn various(id: u32) -> PlayRow {
+    let memo = (!id.is_multiple_of(3)).then(|| Arc::from(vec![id as u8; id as usize % 90]));
+    PlayRow {
+        group: (!id.is_multiple_of(5)).then_some(id % 7),
+        tag: id.is_multiple_of(2).then_some(id),
+        memo,
+        ..row(id)
+    }
+}
+
+#[test]
+fn rows_that_come_in_no_order_stand_in_that_of_the_primary_key() {
+    let rows = loaded(&shuffled(1..=20_000), various);
+    assert_eq!(steps_back(&rows), 0, "L16: whatever the number of chunks");
+}
+
+#[test]
+fn more_chunks_than_are_merged_at_once_make_several_sequences() {
+    // A row and its keys have some 100 bytes, a chunk 384 KiB: eight of them 30,000 rows.
+    let rows = loaded(&shuffled(1..=100_000), various);
+    let back = steps_back(&rows);
+    assert!((1..=6).contains(&back), "L16: {back} sequences and one");
+}
+
+#[test]
+fn rows_that_come_in_some_order_are_written_once_and_so_are_long_ones() {
+    let falling: Vec<u32> = (1..=20_000).rev().collect();
+    let back = steps_back(&loaded(&falling, various));
+    assert!(back > 3, "L16: a sequence for each chunk, not {back}");
+    let long = |id: u32| PlayRow {
+        name: vec![id as u8; 2500],
+        ..row(id)
+    };
+    let back = steps_back(&loaded(&shuffled(1..=2_000), long));
+    assert!(back > 3, "L16: a sequence for each chunk, not {back}");
+}
+
+#[test]
+fn ordered_and_shuffled_chunks_of_one_load_mix() {
+    let mut ids: Vec<u32> = shuffled(1..=20_000);
+    ids.extend(20_001..=40_000);
+    ids.extend(shuffled(40_001..=60_000));
+    let rows = loaded(&ids, various);
+    let back = steps_back(&rows);
+    assert!(back < 6, "L16: {back} of some twelve chunks");
+}
+
+/// Nothing is left in the last chunk: all rows of the load wait for others.
+#[test]
+fn a_load_that_ends_with_a_whole_chunk_keeps_its_gathered_rows() {
+    let (db, table) = small_chunks();
+    let mut client = Client::new(&db, 1);
+    let ids = shuffled(1..=20_000);
+    let is_spilled = || {
+        let sizes = db.store().sizes().expect("listed");
+        sizes.iter().any(|(class, ..)| *class == SegmentClass::Meta)
+    };
+    assert!(!is_spilled(), "no file of keys so far");
+    let put_rows = client.statement(|session| {
+        session.bulk_begin(&table.table, u64::MAX, false);
+        let mut count = 0;
+        while !is_spilled() {
+            put(session, &table, &various(ids[count]))?;
+            count += 1;
+        }
+        session.bulk_end(&table.table, false)?;
+        Ok(count)
+    });
+    let count = put_rows.expect("a load");
+    client.session.commit().expect("a commit");
+    assert_eq!(client.scan(&table).expect("a scan").len(), count, "L16");
 }

@@ -36,6 +36,16 @@ pub(crate) fn row(id: u32) -> PlayRow {
     PlayRow::new(id)
 }
 
+/// The items in no order, always the same one.
+pub(crate) fn shuffled<T>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut items: Vec<T> = items.into_iter().collect();
+    let rng = &mut pbxt_testkit::Rng::new(7);
+    for at in (1..items.len()).rev() {
+        items.swap(at, rng.below(at as u64 + 1) as usize);
+    }
+    items
+}
+
 /// Inserts a row, by way of the load if the statement brings many.
 pub(crate) fn put(session: &mut Session, table: &PlayTable, row: &PlayRow) -> Result<()> {
     let keys = table.key_changes(None, row)?;
