@@ -21,7 +21,7 @@ use pbxt_base::codec::{get_u16, get_u32, push_u16, push_u32};
 /// Index, claim, key bytes, unpack bytes.
 const ENTRY_HEAD: usize = 7;
 /// Parts that are merged at once, however little memory there is.
-const PARTS_MIN: usize = 8;
+const PARTS_MIN: usize = 32;
 
 /// See the module.
 #[derive(Debug)]

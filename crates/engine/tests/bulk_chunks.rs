@@ -176,8 +176,8 @@ fn rows_that_come_in_no_order_stand_in_that_of_the_primary_key() {
 
 #[test]
 fn more_chunks_than_are_merged_at_once_make_several_sequences() {
-    // A row and its keys have some 100 bytes, a chunk 384 KiB: eight of them 30,000 rows.
-    let rows = loaded(&shuffled(1..=100_000), various);
+    // A row and its keys have some 100 bytes, a chunk 384 KiB: 32 of them 120,000 rows.
+    let rows = loaded(&shuffled(1..=300_000), various);
     let back = steps_back(&rows);
     assert!((1..=6).contains(&back), "L16: {back} sequences and one");
 }
