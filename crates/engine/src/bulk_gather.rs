@@ -4,7 +4,7 @@
 //! random order would leave neighbours by key in as many blocks as it had chunks, and a range of ten rows would read ten
 //! blocks. Rows that are written once more on the way stand in the order of the key, and their ids take no room beside it
 //! (Knuth, The Art of Computer Programming 3, 5.4: external sorting).
-//! State: sorted parts on disk, one for each chunk; so many that their readers have the memory of two chunks.
+//! State: sorted parts on disk, one for each chunk; as many as two chunks' memory has readers for, but 32.
 //! Format: entries of bulk_spill whose key is the primary key; what is unpacked is: payload bytes (4), payload, and for each
 //! entry of the row: index (2), claim (1), key bytes (2), unpack bytes (2), key, unpack.
 //! Rules: L16.

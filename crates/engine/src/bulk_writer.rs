@@ -159,6 +159,7 @@ impl BulkWriter {
 
     /// Writes the rows of a chunk and spills its keys; rows in no order wait for others (rule L16).
     pub(crate) fn take(&mut self, chunk: &Chunk) -> Result<()> {
+        self.came += chunk.rows() as u64;
         let ranks = self.rank(chunk);
         if self.gather(chunk, ranks.as_ref())? {
             if self.gathering.is_full() {
@@ -170,9 +171,7 @@ impl BulkWriter {
         self.take_ranked(chunk, ranks.as_ref())
     }
 
-    /// The order of the rows of a chunk that has come.
     fn rank(&mut self, chunk: &Chunk) -> Option<Ranks> {
-        self.came += chunk.rows() as u64;
         self.cluster.and_then(|by| chunk.rank(by, self.keys.items()))
     }
 
@@ -233,6 +232,7 @@ impl BulkWriter {
 
     /// Takes the last chunk that came, and gives ids to all that was gathered; what is the last chunk to be written then, if any.
     fn take_last(&mut self, chunk: Chunk) -> Result<Option<LastChunk>> {
+        self.came += chunk.rows() as u64;
         let ranks = self.rank(&chunk);
         let (chunk, ranks) = if self.gathering.is_empty() {
             (chunk, ranks)

@@ -116,7 +116,7 @@ fn chunks_of_a_load_share_pieces() {
     assert!(findings.is_empty(), "{findings:?}");
 }
 
-/// A database whose loads have chunks of a quarter of a MiB.
+/// A database whose loads have chunks of 384 KiB.
 fn small_chunks() -> (Arc<Database>, PlayTable) {
     let options = Options {
         cache_bytes: 8 << 20,
@@ -157,7 +157,7 @@ fn steps_back(rows: &[PlayRow]) -> usize {
     rows.windows(2).filter(|pair| pair[0].id > pair[1].id).count()
 }
 
-/// With tags and large values, for whatever a row may have.
+/// With each value and without it.
 fn various(id: u32) -> PlayRow {
     let memo = (!id.is_multiple_of(3)).then(|| Arc::from(vec![id as u8; id as usize % 90]));
     PlayRow {
