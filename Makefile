@@ -12,20 +12,22 @@ MARIADB_HEADERS ?= $(CURDIR)/build/mariadb-headers
 VENV := $(CURDIR)/build/venv/bin
 JOBS := $(shell nproc)
 
+# What comes after JOBS up to SOURCES is replaced by scripts/sanitize.py, which also sets INSTRUMENTED: flags of compiler and linker.
 PLUGIN := build/ha_pbxt.so
+PLACE := build/plugin
 CORE := $(CARGO_TARGET_DIR)/release/libpbxt_capi.a
 SOURCES := $(wildcard plugin/mariadb/*.cc)
-OBJECTS := $(SOURCES:plugin/mariadb/%.cc=build/plugin/%.o)
+OBJECTS := $(SOURCES:plugin/mariadb/%.cc=$(PLACE)/%.o)
 
 CXX := g++
 # The first three definitions give the layouts of Debian's own build of the server. Symbols are hidden by the version script, not
 # by -fvisibility, because the server's macro that declares a plugin does not mark its symbols for export.
 CXXFLAGS := -std=c++17 -O2 -g1 -fPIC -fvisibility-inlines-hidden -Wall -Wextra \
-            -DDBUG_OFF -DMYSQL_SERVER -DHAVE_CONFIG_H -DMYSQL_DYNAMIC_PLUGIN -Icrates/capi/include
+            -DDBUG_OFF -DMYSQL_SERVER -DHAVE_CONFIG_H -DMYSQL_DYNAMIC_PLUGIN -Icrates/capi/include $(INSTRUMENTED)
 # nodelete: threads and thread-local data of the core do not survive being unmapped by UNINSTALL.
 # Bsymbolic: the server exports names such as crc32 that the core may define too; ours bind to ours.
-LDFLAGS := -shared -Wl,--version-script=build/plugin/exports.map -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,-Bsymbolic \
-           -Wl,--gc-sections
+LDFLAGS := -shared -Wl,--version-script=$(PLACE)/exports.map -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,-Bsymbolic \
+           -Wl,--gc-sections $(INSTRUMENTED)
 LDLIBS := -lpthread -ldl -lm
 
 .PHONY: help setup plugin package run start stop env test test-long sim fuzz bench bench-quick bench-compare lint clean core always
@@ -52,24 +54,24 @@ core: setup
 	@cargo build --release --quiet --package pbxt-capi
 
 # The headers' version is checked against the server's every time; objects are compiled again only when the answer changes.
-build/plugin/headers.mk: always
-	@mkdir -p build/plugin
+$(PLACE)/headers.mk: always
+	@mkdir -p $(PLACE)
 	@scripts/headers.py $(MARIADB_HEADERS) >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
-build/plugin/exports.map: Makefile
-	@mkdir -p build/plugin
+$(PLACE)/exports.map: Makefile
+	@mkdir -p $(PLACE)
 	@printf '{ global: _maria_plugin_*; _maria_sizeof_*; local: *; };\n' >$@
 
 ifneq ($(filter $(PLUGIN),$(MAKECMDGOALS)),)
-include build/plugin/headers.mk
+include $(PLACE)/headers.mk
 endif
 
-build/plugin/%.o: plugin/mariadb/%.cc build/plugin/headers.mk
+$(PLACE)/%.o: plugin/mariadb/%.cc $(PLACE)/headers.mk
 	@echo "  c++   $<"
 	@$(CXX) $(CXXFLAGS) $(HEADER_FLAGS) -MMD -MP -c $< -o $@
 
-$(PLUGIN): $(OBJECTS) $(CORE) build/plugin/exports.map
+$(PLUGIN): $(OBJECTS) $(CORE) $(PLACE)/exports.map
 	@echo "  link  $@"
 	@$(CXX) $(LDFLAGS) -o $@.new $(OBJECTS) $(CORE) $(LDLIBS) && mv $@.new $@
 
@@ -138,5 +140,5 @@ lint: setup
 ## clean: remove what was built; the private server and its data stay (remove build/ for those)
 clean:
 	@scripts/server stop --quiet || true
-	@rm -rf build/plugin $(PLUGIN)
+	@rm -rf $(PLACE) $(PLUGIN)
 	@cargo clean --quiet

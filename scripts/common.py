@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 PREFIX = Path(os.environ.get("MARIADB_PREFIX", BUILD / "mariadb" / "usr"))
 HEADERS = BUILD / "mariadb-headers"
-PLUGIN = BUILD / "ha_pbxt.so"
+PLUGIN = Path(os.environ.get("PBXT_PLUGIN", BUILD / "ha_pbxt.so"))
 RUN = BUILD / "run"
 
 

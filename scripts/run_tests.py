@@ -26,6 +26,8 @@
   funcs    the server's suite of SQL functions on the engine                                   only with --long
   orm      the tests of SQLAlchemy and Django, on PBXT and on InnoDB                           only with --long
   miri     undefined behaviour: the crates with unsafe code, under Rust's interpreter          only with --long
+  asan, tsan           the crates' tests under AddressSanitizer and ThreadSanitizer             only with --long
+  asan-sql, tsan-sql   the plugin under them in the server (scripts/sanitize.py)                only with --long
 
 The output of each suite goes to build/test/NAME.log, and the end of it to the screen if the suite fails. The last line of all is
 `N passed, N failed, N skipped`; a suite that ends with an error although none of its tests failed counts as one failure.
@@ -54,6 +56,7 @@ PYTEST = [str(BUILD / "venv/bin/python"), "-m", "pytest", "-q", "--color=no"]
 
 Suite = namedtuple("Suite", "name command environment long_only long_options")
 MTR_SELECTIONS = "trx binlog rpl fk period sequence handler gcol vcol versioning parts funcs_1 innodb main".split()
+SANITIZED = {"asan": "address core", "tsan": "thread core", "asan-sql": "address server", "tsan-sql": "thread server"}
 
 # One line of a suite's output states its result, in one of these forms.
 CARGO = re.compile(r"^test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed; (?P<skipped>\d+) ignored")
@@ -124,6 +127,7 @@ def all_suites():
         Suite("orm", ["scripts/orm_suites.py", "--mem"], {}, True, []),
         cargo["miri"],
         cargo["miri-log"],
+        *[Suite(name, ["scripts/sanitize.py", *words.split()], {}, True, []) for name, words in SANITIZED.items()],
     ]
 
 

@@ -34,9 +34,9 @@ mod status;
 mod table;
 
 /// All memory of the engine. Many threads free what others took, and glibc's arenas keep that: a server under updates was a
-/// quarter larger with them. Without initial-exec thread storage, because hosts load this library while they run. A fuzzer
-/// brings one that minds what is given back.
-#[cfg(not(fuzzing))]
+/// quarter larger with them. Without initial-exec thread storage, because hosts load this library while they run. Fuzzers and
+/// sanitizers bring one that minds what is given back.
+#[cfg(not(any(fuzzing, sanitizing)))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

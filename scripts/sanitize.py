@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Runs the engine under AddressSanitizer and ThreadSanitizer: the crates' tests, and the plugin inside the stock server.
+
+Why it exists: Miri interprets single structures and is too slow for whole statements, loom sees latches only, and neither knows C++. The
+sanitizers watch every access of the compiled program: what is read after it was given back, beyond its end, or by two threads with nothing
+between them.
+
+  scripts/sanitize.py address core                 the tests of all crates
+  scripts/sanitize.py thread core                  those that have threads
+  scripts/sanitize.py address server               the SQL tests, with core and C++ instrumented
+  scripts/sanitize.py thread server                those with many connections
+  scripts/sanitize.py thread server -- tests/sql/test_locks.py -k kill     some of them; what follows -- is pytest's (of core: cargo's)
+
+Everything is compiled by the nightly compiler, its standard library included, into target/sanitize; compiler and library's source are
+installed if they are not there. The server is the stock one: it knows nothing of sanitizers, so their runtime is loaded before it
+(LD_PRELOAD), and what only its own code does is not watched. The core takes the C library's memory there, which the runtime minds.
+
+Reports go to build/sanitize/KIND, one file for each process, and the first of them to the screen. Exit status 1 if there is one, or if a test failed.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from common import BUILD, ROOT, Problem, guarded, output_of
+from live_server import WORKSHOP_PYTHON
+
+HOST = "x86_64-unknown-linux-gnu"
+KINDS = ("address", "thread")
+RUNTIME = {"address": "libasan.so", "thread": "libtsan.so"}
+# Where threads meet. The rest of the tests have one thread, and under this sanitizer they would only take hours.
+THREADED_CRATES = "index rowmap txn txlog segment io base".split()
+THREADED_TESTS = (
+    "stress stop_points background_jobs scrub_beside foreign_key_races added_indexes bulk checkpoint compaction lines optimize"
+    " serializable snapshot_age storage gone forgotten_transactions given_up_claims statistics two_phase"
+).split()
+THREADED_SQL = (
+    "added_indexes atomicity auto_increment bulk conflicts crash delete_by_index foreign_keys isolation lock_tables lock_waits locks"
+    " metadata_locks old_snapshots optimize processlist restart scrub semi_consistent snapshots status transactions"
+).split()
+# exitcode=0: the server ends as it does without a sanitizer; the reports are what counts. The server has its own handlers of signals,
+# its own allocations that others free, and headers whose inline functions poison, in the plugin, what the server then does not cure.
+OPTIONS = {
+    "address": "allow_user_poisoning=0:detect_leaks=0:detect_odr_violation=0:alloc_dealloc_mismatch=0:handle_segv=0:handle_abort=0:detect_stack_use_after_return=0",
+    "thread": "exitcode=0:report_signal_unsafe=0:history_size=7:second_deadlock_stack=1",
+}
+
+
+def need_compiler():
+    """Installs the nightly compiler and the source of its library, if they are not there."""
+    have = subprocess.run(["rustup", "component", "list", "--installed", "--toolchain", "nightly"], capture_output=True, text=True, check=False)
+    if have.returncode == 0 and "rust-src" in have.stdout:
+        return
+    command = ["rustup", "toolchain", "install", "nightly", "--profile", "minimal", "--component", "rust-src"]
+    if subprocess.run(command, check=False).returncode != 0:
+        raise Problem("the nightly compiler could not be installed: see the messages of rustup above.")
+
+
+def settings(kind):
+    """Environment of cargo. Without increments and with line numbers in files of their own a build takes a third of the space."""
+    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "sanitize" / kind
+    return {
+        **os.environ,
+        "RUSTFLAGS": f"-Zsanitizer={kind} -Cforce-frame-pointers=yes --cfg sanitizing",
+        "CARGO_TARGET_DIR": str(folder),
+        "CARGO_INCREMENTAL": "0",
+        "CARGO_PROFILE_DEV_SPLIT_DEBUGINFO": "unpacked",
+        "CARGO_PROFILE_RELEASE_LTO": "off",
+        "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "TSAN_OPTIONS": "history_size=7",
+    }
+
+
+def cargo(kind, verb, *words):
+    """Runs cargo with everything instrumented; its exit status."""
+    command = ["cargo", "+nightly", verb, "-Zbuild-std", "--target", HOST, *words]
+    return subprocess.run(["setarch", "--addr-no-randomize", *command], cwd=ROOT, env=settings(kind), check=False).returncode
+
+
+def core(kind, more):
+    """The tests of the crates; True if all passed. A report is a failure of its test program."""
+    if more:
+        return cargo(kind, "test", "--no-fail-fast", *more) == 0
+    if kind == "address":
+        return cargo(kind, "test", "--no-fail-fast", "--workspace", "--all-features", "--lib", "--tests") == 0
+    crates = [f"--package=pbxt-{name}" for name in THREADED_CRATES]
+    tests = [f"--test={name}" for name in THREADED_TESTS]
+    first = cargo(kind, "test", "--no-fail-fast", "--all-features", "--lib", "--tests", *crates)
+    second = cargo(kind, "test", "--no-fail-fast", "--all-features", "--package=pbxt", "--lib", *tests)
+    return first == 0 and second == 0
+
+
+def build_plugin(kind, place):
+    """The plugin with core and C++ instrumented, as the Makefile builds it."""
+    if cargo(kind, "build", "--release", "--quiet", "--package", "pbxt-capi") != 0:
+        raise Problem("the core could not be built: see the compiler's messages above.")
+    archive = Path(settings(kind)["CARGO_TARGET_DIR"]) / HOST / "release" / "libpbxt_capi.a"
+    plugin = f"{place}/ha_pbxt.so"
+    words = [f"PLACE={place}/plugin", f"CORE={archive}", f"PLUGIN={plugin}", f"INSTRUMENTED=-fsanitize={kind}", plugin]
+    jobs = f"-j{len(os.sched_getaffinity(0))}"
+    if subprocess.run(["make", "--no-print-directory", jobs, *words], cwd=ROOT, check=False).returncode != 0:
+        raise Problem("the plugin could not be built: see the messages above.")
+
+
+def server(kind, more):
+    """The SQL tests with the instrumented plugin; True if all passed and nothing was reported."""
+    place = BUILD / "sanitize" / kind
+    build_plugin(kind, place)
+    for report in place.glob("report.*"):
+        report.unlink()
+    runtime = output_of(["g++", f"-print-file-name={RUNTIME[kind]}"]).strip()
+    name = {"address": "ASAN_OPTIONS", "thread": "TSAN_OPTIONS"}[kind]
+    under = ["setarch", "--addr-no-randomize", "env", f"LD_PRELOAD={runtime}", f"{name}={OPTIONS[kind]}:log_path={place}/report"]
+    environment = {**os.environ, "PBXT_PLUGIN": f"{place}/ha_pbxt.so", "PBXT_SERVER_UNDER": " ".join(under)}
+    chosen = [f"tests/sql/test_{name}.py" for name in THREADED_SQL] if kind == "thread" else ["tests/sql"]
+    tests = [str(WORKSHOP_PYTHON), "-m", "pytest", "-q", "--color=no", *(more or chosen)]
+    passed = subprocess.run(tests, cwd=ROOT, env=environment, check=False).returncode == 0
+    return not show(sorted(place.glob("report.*"))) and passed
+
+
+def show(reports):
+    """How many reports there are; the first is printed."""
+    if reports:
+        print(reports[0].read_text(errors="replace")[:6000])
+        print(f"{len(reports)} processes reported something: {reports[0].parent}/report.*")
+    return len(reports)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=KINDS, help="the sanitizer")
+    parser.add_argument("part", choices=("core", "server"), help="the crates' tests, or the plugin in the server")
+    parser.add_argument("more", nargs="*", help="after --: tests to run instead of all")
+    options = parser.parse_args()
+    if shutil.which("setarch") is None:
+        raise Problem("setarch is missing: install the package util-linux; the sanitizers need addresses that are not randomized.")
+    need_compiler()
+    part = core if options.part == "core" else server
+    return 0 if part(options.kind, options.more) else 1
+
+
+if __name__ == "__main__":
+    guarded(main)
