@@ -40,6 +40,8 @@ THREADED_SQL = (
     "added_indexes atomicity auto_increment bulk conflicts crash delete_by_index foreign_keys isolation lock_tables lock_waits locks"
     " metadata_locks old_snapshots optimize processlist restart scrub semi_consistent snapshots status transactions"
 ).split()
+# It judges memory and seconds, which are the sanitizer's here.
+LEFT_OUT = "tests/sql/test_many_tables.py::test_many_tables_are_cheap_and_all_there_after_a_kill"
 # exitcode=0: the server ends as it does without a sanitizer; the reports are what counts. The server has its own handlers of signals,
 # its own allocations that others free, and headers whose inline functions poison, in the plugin, what the server then does not cure.
 OPTIONS = {
@@ -128,7 +130,7 @@ def server(kind, more):
         "PBXT_SERVER_ARGUMENTS": SERVER_ARGUMENTS,
     }
     chosen = [f"tests/sql/test_{name}.py" for name in THREADED_SQL] if kind == "thread" else ["tests/sql"]
-    tests = [str(WORKSHOP_PYTHON), "-m", "pytest", "-q", "--color=no", *(more or chosen)]
+    tests = [str(WORKSHOP_PYTHON), "-m", "pytest", "-q", "--color=no", f"--deselect={LEFT_OUT}", *(more or chosen)]
     passed = subprocess.run(tests, cwd=ROOT, env=environment, check=False).returncode == 0
     return not show(sorted(place.glob("report.*"))) and passed
 
