@@ -16,6 +16,7 @@ PREFIX = Path(os.environ.get("MARIADB_PREFIX", BUILD / "mariadb" / "usr"))
 HEADERS = BUILD / "mariadb-headers"
 PLUGIN = Path(os.environ.get("PBXT_PLUGIN", BUILD / "ha_pbxt.so"))
 RUN = BUILD / "run"
+HOST = "x86_64-unknown-linux-gnu"  # what compilers call it
 
 
 class Problem(Exception):
@@ -55,3 +56,13 @@ def server_version():
     """Version of the private server, for example 10.11.18."""
     text = output_of([need_prefix() / "sbin" / "mariadbd", "--no-defaults", "--version"])
     return text.split("Ver ")[1].split("-")[0]
+
+
+def need_nightly(*components):
+    """The nightly compiler, which knows sanitizers, with more of its components; installed if they are not there."""
+    have = subprocess.run(["rustup", "component", "list", "--installed", "--toolchain", "nightly"], capture_output=True, text=True, check=False)
+    if have.returncode == 0 and all(component in have.stdout.split() for component in components):
+        return
+    command = ["rustup", "toolchain", "install", "nightly", "--profile", "minimal", *(f"--component={name}" for name in components)]
+    if subprocess.run(command, check=False).returncode != 0:
+        raise Problem("the nightly compiler could not be installed: see the messages of rustup above.")

@@ -24,10 +24,9 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from common import BUILD, ROOT, Problem, guarded, output_of
+from common import BUILD, HOST, ROOT, Problem, guarded, need_nightly, output_of
 
 PLACE = BUILD / "fuzz"
-HOST = "x86_64-unknown-linux-gnu"
 # What cargo-fuzz passes: every edge counted, comparisons traced, so that the fuzzer learns what a byte is compared with.
 FLAGS = (
     "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
@@ -41,17 +40,9 @@ ALL_EDGES = re.compile(r"\((\d+) inline 8-bit counters\)")
 PANIC = re.compile(r"panicked at (.*)")
 
 
-def nightly():
-    """Installs the compiler that knows sanitizers, if it is not there."""
-    if subprocess.run(["rustup", "run", "nightly", "rustc", "--version"], capture_output=True, check=False).returncode == 0:
-        return
-    if subprocess.run(["rustup", "toolchain", "install", "nightly", "--profile", "minimal"], check=False).returncode != 0:
-        raise Problem("the nightly compiler could not be installed: see the messages of rustup above.")
-
-
 def build():
     """The program; it reads the name of its target from the environment."""
-    nightly()
+    need_nightly()
     folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "fuzz"
     command = ["cargo", "+nightly", "build", "--release", "--quiet", "--package", "pbxt-fuzz", "--target", HOST]
     settings = {"RUSTFLAGS": FLAGS, "CARGO_TARGET_DIR": str(folder), "CARGO_PROFILE_RELEASE_LTO": "off"}

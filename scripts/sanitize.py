@@ -24,10 +24,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from common import BUILD, ROOT, Problem, guarded, output_of
+from common import BUILD, HOST, ROOT, Problem, guarded, need_nightly, output_of
 from live_server import WORKSHOP_PYTHON
 
-HOST = "x86_64-unknown-linux-gnu"
 KINDS = ("address", "thread")
 RUNTIME = {"address": "libasan.so", "thread": "libtsan.so"}
 # Where threads meet. The rest of the tests have one thread, and under this sanitizer they would only take hours.
@@ -52,16 +51,6 @@ OPTIONS = {
 COPIES = ("memcpy", "memmove", "memset")
 # ThreadSanitizer keeps its own data in each stack, and has no 8 TiB of addresses for InnoDB's buffer pool to grow into.
 SERVER_ARGUMENTS = "--thread-stack=4M --loose-innodb-buffer-pool-size-max=1G"
-
-
-def need_compiler():
-    """Installs the nightly compiler and the source of its library, if they are not there."""
-    have = subprocess.run(["rustup", "component", "list", "--installed", "--toolchain", "nightly"], capture_output=True, text=True, check=False)
-    if have.returncode == 0 and "rust-src" in have.stdout:
-        return
-    command = ["rustup", "toolchain", "install", "nightly", "--profile", "minimal", "--component", "rust-src"]
-    if subprocess.run(command, check=False).returncode != 0:
-        raise Problem("the nightly compiler could not be installed: see the messages of rustup above.")
 
 
 def settings(kind):
@@ -159,7 +148,7 @@ def main():
     options = parser.parse_args()
     if shutil.which("setarch") is None:
         raise Problem("setarch is missing: install the package util-linux; the sanitizers need addresses that are not randomized.")
-    need_compiler()
+    need_nightly("rust-src")
     part = core if options.part == "core" else server
     return 0 if part(options.kind, options.more) else 1
 
