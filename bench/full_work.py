@@ -1,14 +1,13 @@
-"""What goes on while the disk is full, and the proof of what is there afterwards.
+"""Work of many kinds, each with a record of what it did: the plain ones. bench/wide_work.py has the others, bench/crew.py lets all of them work.
 
-Why it exists: a full disk refuses some statements and not others, in any order. So each worker remembers what was acknowledged, and takes
-a refusal at its word: the statement left nothing. Only a change whose answer never came, because the server died, may be there or not.
-Kinds of work: single changes, loads and changes of many rows, large values, tables made, altered and dropped, long transactions with
-savepoints. What must be there is computed here, never asked of the engine.
+Why it exists: a kill cuts statements short, and a full disk refuses some and not others, in any order. So each worker remembers what was
+acknowledged, and takes a refusal at its word: the statement left nothing. Only a change whose answer never came, because the server died,
+may be there or not. Kinds of work here: single changes, loads and changes of many rows, large values, tables made, altered and dropped, long
+transactions with savepoints. What must be there is computed here, never asked of the engine.
 """
 
 import random
 import re
-import threading
 from collections import Counter
 
 from live_server import execute, rows_of
@@ -45,6 +44,22 @@ class Memory:
 
     def ask(self, connection, what, statement, arguments=None):
         """True when the statement was done, False when there was no room for it."""
+        return self.answer(connection, what, lambda: execute(connection, statement, arguments) or True) is not None
+
+    def answer(self, connection, what, call):
+        """What the call returns, None when there was no room for it."""
+        import pymysql  # pylint: disable=import-outside-toplevel
+
+        try:
+            return call()
+        except pymysql.err.Error as error:
+            if is_lost(error):
+                raise
+            self.refuse(connection, what, error)
+            return None
+
+    def must_fail(self, connection, number, statement, arguments=None):
+        """A statement that breaks a rule of the schema: it has to be refused with this error, or for want of room."""
         import pymysql  # pylint: disable=import-outside-toplevel
 
         try:
@@ -52,9 +67,28 @@ class Memory:
         except pymysql.err.Error as error:
             if is_lost(error):
                 raise
-            self.refuse(connection, what, error)
+            if error.args[0] != number:
+                self.refuse(connection, f"what fails with {number}", error)
+            return
+        self.failure = f"this was not refused with {number}: {statement} {arguments}"
+        raise Stopped(self.failure)
+
+    def transaction(self, connection, what, statements, after):
+        """All statements, then COMMIT, or now and then ROLLBACK; True when `after` is what is there."""
+        level = self.random.choice(("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"))
+        execute(connection, f"SET TRANSACTION ISOLATION LEVEL {level}")
+        execute(connection, "BEGIN")
+        if not all(self.ask(connection, what, *statement) for statement in statements) or self.random.random() < 0.1:
+            execute(connection, "ROLLBACK")
             return False
-        return True
+        self.in_doubt = after
+        committed = self.ask(connection, "COMMIT", "COMMIT")
+        if committed:
+            self.done()
+        else:
+            execute(connection, "ROLLBACK")
+        self.in_doubt = None
+        return committed
 
     def refuse(self, connection, what, error):
         """Notes a refusal; anything but a clear sentence about room ends the worker."""
@@ -76,7 +110,7 @@ class Singles(Memory):
     """Rows inserted, updated and deleted one by one."""
 
     tables = ("single",)
-    create = ("CREATE TABLE single (id INT PRIMARY KEY, k INT NOT NULL, pad VARCHAR(400) NOT NULL, KEY k (k)) ENGINE=PBXT",)
+    create = ("CREATE TABLE single (id INT PRIMARY KEY, k INT NOT NULL, pad VARCHAR(400) NOT NULL, KEY k (k))",)
 
     def __init__(self, seed):
         super().__init__(seed)
@@ -126,7 +160,7 @@ class Ledger(Memory):
     """Long transactions: many rows, changed again, part of it taken back, then COMMIT or ROLLBACK."""
 
     tables = ("ledger",)
-    create = ("CREATE TABLE ledger (id INT PRIMARY KEY, n INT NOT NULL, pad VARCHAR(200) NOT NULL, KEY n (n)) ENGINE=PBXT",)
+    create = ("CREATE TABLE ledger (id INT PRIMARY KEY, n INT NOT NULL, pad VARCHAR(200) NOT NULL, KEY n (n))",)
 
     def __init__(self, seed):
         super().__init__(seed)
@@ -183,7 +217,7 @@ class Bulk(Memory):
     """A table that is loaded, changed as a whole, thinned out and emptied."""
 
     tables = ("load_here",)
-    create = ("CREATE TABLE load_here (id INT PRIMARY KEY, a INT NOT NULL, b VARCHAR(60) NOT NULL, KEY a (a), KEY b (b)) ENGINE=PBXT",)
+    create = ("CREATE TABLE load_here (id INT PRIMARY KEY, a INT NOT NULL, b VARCHAR(60) NOT NULL, KEY a (a), KEY b (b))",)
 
     def __init__(self, seed):
         super().__init__(seed)
@@ -243,7 +277,7 @@ class Blobs(Memory, StormBlobs):
     """Large values written and deleted; every value follows from its number."""
 
     tables = ("large",)
-    create = ("CREATE TABLE large (n INT PRIMARY KEY, b LONGBLOB) ENGINE=PBXT",)
+    create = ("CREATE TABLE large (n INT PRIMARY KEY, b LONGBLOB)",)
 
     def __init__(self, seed, most_bytes=1 << 20):
         StormBlobs.__init__(self, seed, most_bytes)
@@ -283,7 +317,7 @@ class Ddl(Memory):
         if not self.made or (not full and self.random.random() < 0.3):
             self.next += 1
             name = f"made_{self.next}"
-            self.change(connection, "CREATE", f"CREATE TABLE {name} (id INT PRIMARY KEY, a INT NOT NULL) ENGINE=PBXT", {name: (0, frozenset())})
+            self.change(connection, "CREATE", f"CREATE TABLE {name} (id INT PRIMARY KEY, a INT NOT NULL)", {name: (0, frozenset())})
             return
         name = self.random.choice(list(self.made))
         rows, has = self.made[name]
@@ -336,79 +370,3 @@ def differences(what, expected, seen):
     wrong = sorted((key for key in expected.keys() | seen.keys() if expected.get(key) != seen.get(key)), key=str)
     told = "; ".join(f"{key}: has {str(seen.get(key))[:80]}, expected {str(expected.get(key))[:80]}" for key in wrong[:3])
     return [f"{what}: {len(wrong)} differ, {told}"] if wrong else []
-
-
-class Worker(threading.Thread):
-    """One connection in a loop, until told to stop or until the server is gone."""
-
-    def __init__(self, memory, server, stop):
-        super().__init__(name=type(memory).__name__, daemon=True)
-        self.memory, self.server, self.stop_signal = memory, server, stop
-
-    def run(self):
-        import pymysql  # pylint: disable=import-outside-toplevel
-
-        try:
-            connection = self.server.connect(DATABASE)
-            while not self.stop_signal.is_set():
-                before = sum(self.memory.refused.values())
-                self.memory.step(connection)
-                if sum(self.memory.refused.values()) > before:
-                    self.stop_signal.wait(0.01)  # whoever is refused at once would ask ten thousand times a second
-            connection.close()
-        except Stopped:
-            pass  # the memory says why
-        except (pymysql.err.Error, OSError) as error:
-            if not is_lost(error):
-                self.memory.failure = f"{type(error).__name__} {error}"
-
-
-class Crew:
-    """All workers over any number of rounds."""
-
-    def __init__(self, server, seed):
-        self.server = server
-        self.memories = [kind(seed) for kind in (Singles, Ledger, Bulk, Blobs, Ddl)]
-        self.stop_signal = threading.Event()
-        self.threads = []
-
-    def create(self, connection):
-        """The tables of all."""
-        for memory in self.memories:
-            for statement in memory.create:
-                execute(connection, statement)
-
-    def start(self):
-        """Everybody goes to work."""
-        self.stop_signal.clear()
-        self.threads = [Worker(memory, self.server, self.stop_signal) for memory in self.memories]
-        for thread in self.threads:
-            thread.start()
-
-    def finish(self):
-        """Everybody ends; complaints about those who do not."""
-        self.stop_signal.set()
-        for thread in self.threads:
-            thread.join(120)
-        return [f"{thread.name} has had no answer for 120 s" for thread in self.threads if thread.is_alive()]
-
-    def acknowledged(self):
-        """Steps of each so far."""
-        return [memory.acknowledged for memory in self.memories]
-
-    def refusals(self):
-        """(what, error number) -> times, of all."""
-        return sum((memory.refused for memory in self.memories), Counter())
-
-    def sentences(self):
-        """An example for each of them."""
-        return {refusal: text for memory in self.memories for refusal, text in memory.sentences.items()}
-
-    def verify(self, connection):
-        """All complaints; empty when nothing is lost, nothing is there in part and nothing that was refused."""
-        complaints = [f"{type(memory).__name__}: {memory.failure}" for memory in self.memories if memory.failure]
-        for memory in self.memories:
-            complaints += memory.verify(connection)
-        names = [name for memory in self.memories for name in memory.tables]
-        lines = rows_of(connection, f"CHECK TABLE {', '.join(names)} EXTENDED")
-        return complaints + [f"CHECK TABLE {line[0]}: {line[2]} {line[3]}" for line in lines if line[2] == "error" or (line[2] == "status" and line[3] != "OK")]

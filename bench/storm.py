@@ -1,6 +1,7 @@
-"""What goes on while the server is killed again and again: bulk work, large values, counted transfers, and the proof of what survived.
+"""What goes on while the server is killed again and again: bulk work, large values, counted transfers by COMMIT and by XA, and the proof of what
+survived.
 
-Why it exists: scripts/transfers.py proves small transactions; here statements that change hundreds of thousands of rows, and values stored
+Why it exists: scripts/transfers.py and xa_transfers.py prove small transactions; here statements that change hundreds of thousands of rows, and values stored
 outside their rows, are in the air as well, because their recovery takes other paths. Every worker remembers what was acknowledged
 and the one change whose answer never came; both outcomes of that one are right, everything else must be there exactly.
 What the bulk table must hold is computed from the source table, a MyISAM table that is only ever read.
@@ -11,6 +12,7 @@ import random
 import threading
 
 import transfers
+import xa_transfers
 from live_server import execute, rows_of
 
 FINGERPRINT = "COUNT(*), COALESCE(SUM(id), 0), COALESCE(BIT_XOR(CRC32(CONCAT_WS('|', id, {artist}, title, video, date))), 0)"
@@ -152,10 +154,11 @@ class Blobs:
 class Storm:
     """All workers over any number of kills."""
 
-    def __init__(self, server, database, seed, clients, most_bytes):
+    def __init__(self, server, database, seed, clients, most_bytes, client_kind=xa_transfers.XaClient):
         self.server, self.database = server, database
         self.bulk, self.blobs = Bulk(seed), Blobs(seed, most_bytes)
-        self.crowd = transfers.Crowd(server, database, clients, seed)
+        self.crowd = transfers.Crowd(server, database, clients, seed, (client_kind, xa_transfers.XaWitness))
+        self.random = random.Random(seed)
         self.stop_signal = threading.Event()
         self.threads = []
 
@@ -175,12 +178,13 @@ class Storm:
             thread.join(600)
 
     def acknowledged(self):
-        """(bulk statements, large values, transfers) so far."""
-        return self.bulk.acknowledged, self.blobs.acknowledged, self.crowd.commits()
+        """(bulk statements, large values, transfers, those of them by XA) so far."""
+        return self.bulk.acknowledged, self.blobs.acknowledged, self.crowd.commits(), sum(witness.xa_commits for witness in self.crowd.witnesses)
 
     def verify(self, connection):
-        """All complaints; empty when nothing is lost and nothing is there in part."""
+        """Ends the XA transactions that are prepared; all complaints; empty when nothing is lost and nothing is there in part."""
         complaints = [f"{name} ended with: {memory.failure}" for name, memory in (("bulk", self.bulk), ("blobs", self.blobs)) if memory.failure]
+        complaints += xa_transfers.coordinate(connection, self.crowd, self.random)
         complaints += self.bulk.verify(connection) + self.blobs.verify(connection) + transfers.verify(connection, self.crowd)
         lines = rows_of(connection, "CHECK TABLE work, large EXTENDED")
         return complaints + [f"CHECK TABLE {line[0]}: {line[2]} {line[3]}" for line in lines if line[2] == "error" or (line[2] == "status" and line[3] != "OK")]

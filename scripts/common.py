@@ -59,9 +59,10 @@ def server_version():
 
 
 def need_nightly(*components):
-    """The nightly compiler, which knows sanitizers, with more of its components; installed if they are not there."""
+    """The nightly compiler, which knows sanitizers and Miri, with more of its components; installed if they are not there."""
     have = subprocess.run(["rustup", "component", "list", "--installed", "--toolchain", "nightly"], capture_output=True, text=True, check=False)
-    if have.returncode == 0 and all(component in have.stdout.split() for component in components):
+    names = {name.removesuffix(f"-{HOST}") for name in have.stdout.split()}
+    if have.returncode == 0 and names.issuperset(components):
         return
     command = ["rustup", "toolchain", "install", "nightly", "--profile", "minimal", *(f"--component={name}" for name in components)]
     if subprocess.run(command, check=False).returncode != 0:

@@ -46,7 +46,7 @@ import time
 from collections import namedtuple
 from pathlib import Path
 
-from common import BUILD, ROOT, Problem, guarded
+from common import BUILD, ROOT, Problem, guarded, need_nightly
 
 LOGS = BUILD / "test"
 # Leaks: what readers may still hold is freed late, or at the end of the process. Trees: crossbeam-epoch tags pointers as integers.
@@ -215,7 +215,10 @@ def main():
     options = parser.parse_args()
     shutil.rmtree(LOGS, ignore_errors=True)
     LOGS.mkdir(parents=True)
-    results = [(suite.name, *run_suite(suite, options.long)) for suite in chosen(options)]
+    suites = chosen(options)
+    if any("miri" in suite.command for suite in suites):
+        need_nightly("miri", "rust-src")
+    results = [(suite.name, *run_suite(suite, options.long)) for suite in suites]
     print()
     for name, passed, failed, skipped, seconds in results:
         print(f"{name:10} {passed:6} passed {failed:5} failed {skipped:5} skipped {seconds:7.0f} s")

@@ -9,6 +9,7 @@ between them.
   scripts/sanitize.py thread core                  those that have threads
   scripts/sanitize.py address server               the SQL tests, with core and C++ instrumented
   scripts/sanitize.py thread server                those with many connections
+  scripts/sanitize.py thread planted               a fault that it must report (core does that too)
   scripts/sanitize.py thread server -- tests/sql/test_locks.py -k kill     some of them; what follows -- is pytest's (of core: cargo's)
 
 Everything is compiled by the nightly compiler, its standard library included, into target/sanitize; compiler and library's source are
@@ -39,6 +40,11 @@ THREADED_SQL = (
     "added_indexes atomicity auto_increment bulk conflicts crash delete_by_index foreign_keys isolation lock_tables lock_waits locks"
     " metadata_locks old_snapshots optimize processlist restart scrub semi_consistent snapshots status transactions"
 ).split()
+# Faults that are planted to be reported (crates/rowmap/tests/planted.rs), and the beginning of the report.
+PLANTED = {
+    "address": ("a_leaf_is_freed_while_it_is_read", "ERROR: AddressSanitizer: heap-use-after-free"),
+    "thread": ("a_leaf_is_published_before_it_is_written", "WARNING: ThreadSanitizer: data race"),
+}
 # It judges memory and seconds, which are the sanitizer's here.
 LEFT_OUT = "tests/sql/test_many_tables.py::test_many_tables_are_cheap_and_all_there_after_a_kill"
 # exitcode=0: the server ends as it does without a sanitizer; the reports are what counts. The server has its own handlers of signals,
@@ -69,28 +75,44 @@ def settings(kind):
     }
 
 
-def cargo(kind, verb, *words):
-    """Runs cargo with everything instrumented; its exit status."""
-    command = ["cargo", "+nightly", verb, "-Zbuild-std", "--target", HOST, *words]
-    return subprocess.run(["setarch", "--addr-no-randomize", *command], cwd=ROOT, env=settings(kind), check=False).returncode
+def cargo(kind, verb, *words, **how):
+    """Runs cargo with everything instrumented."""
+    command = ["setarch", "--addr-no-randomize", "cargo", "+nightly", verb, "-Zbuild-std", "--target", HOST, *words]
+    return subprocess.run(command, cwd=ROOT, env=settings(kind), check=False, **how)
+
+
+def passes(kind, *words):
+    """True if the tests pass."""
+    return cargo(kind, "test", "--no-fail-fast", *words).returncode == 0
 
 
 def core(kind, more):
     """The tests of the crates; True if all passed. A report is a failure of its test program."""
     if more:
-        return cargo(kind, "test", "--no-fail-fast", *more) == 0
+        return passes(kind, *more)
     if kind == "address":
-        return cargo(kind, "test", "--no-fail-fast", "--workspace", "--all-features", "--lib", "--tests") == 0
-    crates = [f"--package=pbxt-{name}" for name in THREADED_CRATES]
-    tests = [f"--test={name}" for name in THREADED_TESTS]
-    first = cargo(kind, "test", "--no-fail-fast", "--all-features", "--lib", "--tests", *crates)
-    second = cargo(kind, "test", "--no-fail-fast", "--all-features", "--package=pbxt", "--lib", *tests)
-    return first == 0 and second == 0
+        passed = passes(kind, "--workspace", "--all-features", "--lib", "--tests")
+    else:
+        crates = [f"--package=pbxt-{name}" for name in THREADED_CRATES]
+        tests = [f"--test={name}" for name in THREADED_TESTS]
+        passed = passes(kind, "--all-features", "--lib", "--tests", *crates)
+        passed &= passes(kind, "--all-features", "--package=pbxt", "--lib", *tests)
+    return planted(kind, ()) and passed
+
+
+def planted(kind, _):
+    """The fault that the sanitizer must report; True if it did."""
+    test, report = PLANTED[kind]
+    words = ["--package=pbxt-rowmap", "--all-features", "--test=planted", "--", "--ignored", "--exact", test]
+    done = cargo(kind, "test", *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    is_found = done.returncode != 0 and report in done.stdout
+    print(f"planted fault {test}: {'reported' if is_found else 'NOT REPORTED: ' + done.stdout[-3000:]}")
+    return is_found
 
 
 def build_plugin(kind, place):
     """The plugin with core and C++ instrumented, as the Makefile builds it."""
-    if cargo(kind, "build", "--release", "--quiet", "--package", "pbxt-capi") != 0:
+    if cargo(kind, "build", "--release", "--quiet", "--package", "pbxt-capi").returncode != 0:
         raise Problem("the core could not be built: see the compiler's messages above.")
     built = Path(settings(kind)["CARGO_TARGET_DIR"]) / HOST / "release" / "libpbxt_capi.a"
     archive = place / built.name
@@ -140,17 +162,19 @@ def show(paths):
     return len(found)
 
 
+PARTS = {"core": core, "planted": planted, "server": server}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=KINDS, help="the sanitizer")
-    parser.add_argument("part", choices=("core", "server"), help="the crates' tests, or the plugin in the server")
+    parser.add_argument("part", choices=PARTS, help="the crates' tests, the planted fault alone, or the plugin in the server")
     parser.add_argument("more", nargs="*", help="after --: tests to run instead of all")
     options = parser.parse_args()
     if shutil.which("setarch") is None:
         raise Problem("setarch is missing: install the package util-linux; the sanitizers need addresses that are not randomized.")
     need_nightly("rust-src")
-    part = core if options.part == "core" else server
-    return 0 if part(options.kind, options.more) else 1
+    return 0 if PARTS[options.part](options.kind, options.more) else 1
 
 
 if __name__ == "__main__":

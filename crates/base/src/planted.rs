@@ -58,6 +58,10 @@ pub const NAMES: &[&str] = &[
     "build.row_missed",
     // Some rows that are changed while an index is built are missed (AL29).
     "build.change_missed",
+    // A leaf of the row map is freed while readers may look at it (M3).
+    "map.freed_early",
+    // A leaf of the row map is published without what was written to it before (M3).
+    "map.unpublished",
 ];
 
 /// True if a test planted the fault with this name.

@@ -6,10 +6,11 @@
 //! another one.
 //!
 //! `PBXT_FLIP_STRIDE=1` flips every bit; without it every `STRIDE`-th is. A failure names file, offset and bit, and
-//! `PBXT_FLIP=Closed:hot-00000003.seg:4711:5` plays that one again.
+//! `PBXT_FLIP=PlainClosed:hot-00000003.seg:4711:5` plays that one again.
 
+use pbxt::Database;
 use pbxt_base::limits::SECTOR_BYTES;
-use pbxt_sim::exhibit::{Answer, End, Exhibit, LAST, Tables, ask, open, refusal};
+use pbxt_sim::exhibit::{Answer, Cover, End, Exhibit, LAST, Tables, ask, open_under, refusal};
 use pbxt_sim::world::geometry;
 use pbxt_testkit::SimDisk;
 use std::collections::BTreeMap;
@@ -43,9 +44,24 @@ impl Flip {
         self.bit / 8
     }
 
-    fn text(&self, end: End) -> String {
-        format!("{end:?}:{}:{}:{}", self.file, self.offset(), self.bit % 8)
+    fn text(&self, exhibit: &Exhibit) -> String {
+        format!(
+            "{}:{}:{}:{}",
+            name_of(exhibit),
+            self.file,
+            self.offset(),
+            self.bit % 8
+        )
     }
+}
+
+/// What `PBXT_FLIP` calls it.
+fn name_of(exhibit: &Exhibit) -> String {
+    format!("{:?}{:?}", exhibit.cover, exhibit.end)
+}
+
+fn open(exhibit: &Exhibit, disk: &SimDisk) -> pbxt::Result<Arc<Database>> {
+    open_under(exhibit.cover, disk)
 }
 
 /// Who came upon a flip.
@@ -138,10 +154,11 @@ struct Tally {
 }
 
 impl Tally {
-    fn note(&mut self, end: End, flip: &Flip, seen: &Seen) {
+    fn note(&mut self, exhibit: &Exhibit, flip: &Flip, seen: &Seen) {
         self.lines.entry(flip.kind).or_default().count(flip, seen);
         if let Seen::Wrong(text) = seen {
-            self.wrong.push(format!("PBXT_FLIP={}: {text}", flip.text(end)));
+            self.wrong
+                .push(format!("PBXT_FLIP={}: {text}", flip.text(exhibit)));
         }
     }
 }
@@ -172,17 +189,17 @@ fn plan(exhibit: &Exhibit, stride: u64) -> (Vec<Flip>, Tally) {
 }
 
 /// Flips the bit in a copy, opens it and asks everything.
-fn examine(exhibit: &Exhibit, end: End, flip: &Flip, lives_on: bool) -> Seen {
+fn examine(exhibit: &Exhibit, flip: &Flip, lives_on: bool) -> Seen {
     let disk = exhibit.disk.kill();
     disk.flip_bit(&flip.file, flip.offset(), (flip.bit % 8) as u32)
         .expect("a byte of the file");
-    let db = match open(&disk) {
+    let db = match open(exhibit, &disk) {
         Ok(db) => db,
         Err(error) => return opening_refused(&error),
     };
     let seen = sum_up(&ask(&db, &exhibit.tables));
     let seen = match seen {
-        Seen::Wrong(_) if end == End::Killed && is_last_commit(exhibit, flip) => {
+        Seen::Wrong(_) if exhibit.end == End::Killed && is_last_commit(exhibit, flip) => {
             match sum_up(&ask(&db, &without_last(&exhibit.tables))) {
                 Seen::Harmless => Seen::Cut,
                 _ => seen,
@@ -198,7 +215,7 @@ fn examine(exhibit: &Exhibit, end: End, flip: &Flip, lives_on: bool) -> Seen {
     if let Err(error) = closed {
         return Seen::Wrong(format!("the database does not close: {error}"));
     }
-    match open(&disk.kill()) {
+    match open(exhibit, &disk.kill()) {
         Ok(db) => sum_up(&ask(&db, &exhibit.tables)),
         Err(error) => Seen::Wrong(format!("after an orderly close it does not open: {error}")),
     }
@@ -241,8 +258,8 @@ fn is_last_commit(exhibit: &Exhibit, flip: &Flip) -> bool {
     let (segment, sector) = (geometry().hot_segment_bytes, SECTOR_BYTES as u64);
     // Batches begin with a sector; the position lies behind the header of the next one.
     let from = exhibit.last_commit.raw() / sector * sector;
-    let place = flip.offset();
-    *flip.file == format!("hot-{:08x}.seg", from / segment) && place >= from % segment
+    let place = exhibit.cover.header_bytes() + from % segment;
+    *flip.file == format!("hot-{:08x}.seg", from / segment) && flip.offset() >= place
 }
 
 fn without_last(tables: &Tables) -> Tables {
@@ -254,15 +271,15 @@ fn without_last(tables: &Tables) -> Tables {
 }
 
 /// Examines all flips, on every processor; a panic is a wrong answer, and a hang ends the process with a word.
-fn run(exhibit: &Exhibit, end: End, flips: &[Flip], tally: &Mutex<Tally>) {
+fn run(exhibit: &Exhibit, flips: &[Flip], tally: &Mutex<Tally>) {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let at_work: Vec<Mutex<Option<(usize, Instant)>>> = (0..threads).map(|_| Mutex::new(None)).collect();
     let one = |number: usize, flip: &Flip| {
         let lives_on = (number as u64).is_multiple_of(SECOND_LIFE);
-        let seen = catch_unwind(AssertUnwindSafe(|| examine(exhibit, end, flip, lives_on)));
+        let seen = catch_unwind(AssertUnwindSafe(|| examine(exhibit, flip, lives_on)));
         let seen = seen.unwrap_or_else(|_| Seen::Wrong("a panic".into()));
-        held(tally).note(end, flip, &seen);
+        held(tally).note(exhibit, flip, &seen);
     };
     let work = |place: &Mutex<Option<(usize, Instant)>>| {
         while let Some((number, flip)) = next_of(&next, flips) {
@@ -280,7 +297,7 @@ fn run(exhibit: &Exhibit, end: End, flips: &[Flip], tally: &Mutex<Tally>) {
             for place in &at_work {
                 let work = *held(place);
                 if let Some((number, _)) = work.filter(|(_, since)| since.elapsed() > PATIENCE) {
-                    eprintln!("no answer within {PATIENCE:?}: {}", flips[number].text(end));
+                    eprintln!("no answer within {PATIENCE:?}: {}", flips[number].text(exhibit));
                     std::process::abort();
                 }
             }
@@ -297,9 +314,9 @@ fn next_of<'f>(next: &AtomicUsize, flips: &'f [Flip]) -> Option<(usize, &'f Flip
     flips.get(number).map(|flip| (number, flip))
 }
 
-fn print(end: End, lines: &BTreeMap<&'static str, Line>, took: Duration) {
+fn print(name: &str, lines: &BTreeMap<&'static str, Line>, took: Duration) {
     let mut total = Line::default();
-    println!("{end:?}, {:.0} s:", took.as_secs_f64());
+    println!("{name}, {:.0} s:", took.as_secs_f64());
     println!(
         "| {:22} | {:>5} | {:>7} | {:>8} | {:>8} | {:>8} | {:>6} | {:>9} | {:>5} | {:>8} | {:>5} |",
         "kind of file",
@@ -329,7 +346,7 @@ fn stride() -> u64 {
 }
 
 /// The flip that `PBXT_FLIP` names, if it is one of this exhibit.
-fn named_flip(end: End) -> Option<Vec<Flip>> {
+fn named_flip(exhibit: &Exhibit) -> Option<Vec<Flip>> {
     let text = std::env::var("PBXT_FLIP").ok()?;
     let parts: Vec<&str> = text.split(':').collect();
     let [whose, file, offset, bit] = parts[..] else {
@@ -341,16 +358,16 @@ fn named_flip(end: End) -> Option<Vec<Flip>> {
         file: file.into(),
         bit: number(offset) * 8 + number(bit),
     };
-    Some(if whose == format!("{end:?}") {
+    Some(if whose == name_of(exhibit) {
         vec![flip]
     } else {
         Vec::new()
     })
 }
 
-fn flip_all(end: End) {
-    let exhibit = Exhibit::new(end);
-    let sound = open(&exhibit.disk.kill()).expect("the exhibit opens");
+fn flip_all(end: End, cover: Cover) {
+    let exhibit = Exhibit::new(end, cover);
+    let sound = open(&exhibit, &exhibit.disk.kill()).expect("the exhibit opens");
     let sound = sum_up(&ask(&sound, &exhibit.tables));
     assert!(matches!(sound, Seen::Harmless), "without any flip: {sound:?}");
     let (planned, tally) = plan(&exhibit, stride());
@@ -359,30 +376,40 @@ fn flip_all(end: End) {
         KINDS,
         "TR1: every kind of file is there: {tally:?}"
     );
-    let (flips, tally) = (named_flip(end).unwrap_or(planned), Mutex::new(tally));
+    let (flips, tally) = (named_flip(&exhibit).unwrap_or(planned), Mutex::new(tally));
     let begin = Instant::now();
-    run(&exhibit, end, &flips, &tally);
+    run(&exhibit, &flips, &tally);
     let Tally { lines, wrong } = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
-    print(end, &lines, begin.elapsed());
+    print(&name_of(&exhibit), &lines, begin.elapsed());
     let told = wrong.iter().take(TOLD).cloned().collect::<Vec<_>>().join("\n");
     assert!(wrong.is_empty(), "TR1: {} flips, of them\n{told}", wrong.len());
 }
 
 #[test]
 fn no_flipped_bit_of_a_closed_database_gives_a_wrong_answer() {
-    flip_all(End::Closed);
+    flip_all(End::Closed, Cover::Plain);
 }
 
 #[test]
 fn no_flipped_bit_of_a_killed_database_gives_a_wrong_answer_or_loses_more_than_the_last_commit() {
-    flip_all(End::Killed);
+    flip_all(End::Killed, Cover::Plain);
+}
+
+#[test]
+fn no_flipped_bit_of_a_closed_encrypted_database_gives_a_wrong_answer() {
+    flip_all(End::Closed, Cover::Encrypted);
+}
+
+#[test]
+fn no_flipped_bit_of_a_killed_encrypted_database_gives_a_wrong_answer_or_loses_more_than_the_last_commit() {
+    flip_all(End::Killed, Cover::Encrypted);
 }
 
 /// A net that could not fail would prove nothing: rows that should be there and are not, and the other way round, are noticed.
 #[test]
 fn a_row_too_many_or_too_few_or_another_one_is_a_wrong_answer() {
-    let exhibit = Exhibit::new(End::Closed);
-    let db = open(&exhibit.disk.kill()).expect("the exhibit opens");
+    let exhibit = Exhibit::new(End::Closed, Cover::Plain);
+    let db = open(&exhibit, &exhibit.disk.kill()).expect("the exhibit opens");
     let mut fewer = exhibit.tables.clone();
     let taken = fewer.get_mut("young").and_then(|rows| rows.remove(&3));
     let mut more = exhibit.tables.clone();
@@ -400,7 +427,7 @@ fn a_row_too_many_or_too_few_or_another_one_is_a_wrong_answer() {
 /// Two bits that undo each other are no damage; one of them is, wherever a file is read through a checksum.
 #[test]
 fn a_flip_is_found_and_flipping_back_mends_it() {
-    let exhibit = Exhibit::new(End::Closed);
+    let exhibit = Exhibit::new(End::Closed, Cover::Plain);
     let flip_in = |disk: &SimDisk, file: &str| disk.flip_bit(file, 4100, 2).expect("a byte");
     let (_, file) = exhibit
         .kinds()
@@ -409,13 +436,13 @@ fn a_flip_is_found_and_flipping_back_mends_it() {
         .expect("a file of rows");
     let disk = exhibit.disk.kill();
     flip_in(&disk, &file);
-    let db = open(&disk).expect("blocks are not read at an opening");
+    let db = open(&exhibit, &disk).expect("blocks are not read at an opening");
     let seen = sum_up(&ask(&db, &exhibit.tables));
     assert!(matches!(seen, Seen::Found(Finder::Reading, _)), "TR2: {seen:?}");
     drop(db);
     let disk = exhibit.disk.kill();
     flip_in(&disk, &file);
     flip_in(&disk, &file);
-    let db = open(&disk).expect("whole again");
+    let db = open(&exhibit, &disk).expect("whole again");
     assert!(matches!(sum_up(&ask(&db, &exhibit.tables)), Seen::Harmless));
 }

@@ -3,7 +3,7 @@
 //! Rule: D36.
 
 use pbxt_base::codec::put_varint;
-use pbxt_sim::exhibit::{Answer, End, Exhibit, ask, open, refusal};
+use pbxt_sim::exhibit::{Answer, Cover, End, Exhibit, ask, open, refusal};
 use pbxt_sim::image_edit::{Item, block_of, image_of, starts, with_blocks, with_items};
 use std::sync::OnceLock;
 
@@ -25,7 +25,7 @@ const ROW_MAX: u64 = (1 << 48) - 1;
 
 fn exhibit() -> &'static Exhibit {
     static EXHIBIT: OnceLock<Exhibit> = OnceLock::new();
-    EXHIBIT.get_or_init(|| Exhibit::new(End::Closed))
+    EXHIBIT.get_or_init(|| Exhibit::new(End::Closed, Cover::Plain))
 }
 
 fn items() -> Vec<Item> {

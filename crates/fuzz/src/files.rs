@@ -8,7 +8,7 @@
 
 use pbxt::{Database, Progress};
 use pbxt_sim::client::Client;
-use pbxt_sim::exhibit::{End, Exhibit, ask, open};
+use pbxt_sim::exhibit::{Cover, End, Exhibit, ask, open};
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_testkit::SimDisk;
 use std::hint::black_box;
@@ -23,7 +23,7 @@ fn hall() -> &'static Hall {
     static HALL: OnceLock<Hall> = OnceLock::new();
     HALL.get_or_init(|| Hall {
         exhibits: [End::Closed, End::Killed].map(|end| {
-            let exhibit = Exhibit::new(end);
+            let exhibit = Exhibit::new(end, Cover::Plain);
             let kinds = exhibit.kinds();
             (exhibit, kinds)
         }),

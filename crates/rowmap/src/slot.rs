@@ -39,9 +39,12 @@ impl<T> Slot<T> {
     pub(crate) fn put(&self, node: Box<T>) -> bool {
         let node = Box::into_raw(node);
         let null = std::ptr::null_mut();
-        let put = self
-            .0
-            .compare_exchange(null, node, Ordering::AcqRel, Ordering::Acquire);
+        let published = if pbxt_base::planted!("map.unpublished") {
+            Ordering::Relaxed
+        } else {
+            Ordering::AcqRel
+        };
+        let put = self.0.compare_exchange(null, node, published, Ordering::Acquire);
         if put.is_err() {
             // SAFETY: `node` came from `Box::into_raw` above and was not published.
             drop(unsafe { Box::from_raw(node) });
@@ -60,6 +63,11 @@ impl<T> Slot<T> {
 
 #[cfg(not(loom))]
 fn free_later<T>(node: *mut T, guard: &Guard) {
+    if pbxt_base::planted!("map.freed_early") {
+        // SAFETY: none, which is the fault.
+        drop(unsafe { Box::from_raw(node) });
+        return;
+    }
     // SAFETY: the swap that gave `node` to this thread unlinked it, so nobody else frees it and no new reader finds it;
     // readers that found it before are pinned and delay the closure. Nodes hold atomics and boxes of them only, so any
     // thread may free them.

@@ -7,9 +7,9 @@ use crate::client::{Client, Read};
 use crate::filtered::{self, Question};
 use crate::table::{INDEXES, PlayRow, PlayTable, TAG_INDEX};
 use crate::world::geometry;
-use pbxt::{Database, Options, Progress, Seek};
+use pbxt::{Database, Options, Progress, Seek, file_kind};
 use pbxt_base::{Error as StorageError, Lsn, RowId};
-use pbxt_io::Disk;
+use pbxt_io::{Disk, EncryptedDisk, FileKind, KeySource, SecretKey};
 use pbxt_testkit::SimDisk;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,8 +35,60 @@ pub enum End {
     Killed,
 }
 
+/// Whether its files are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cover {
+    /// They are not.
+    Plain,
+    /// All of them are.
+    Encrypted,
+}
+
+impl Cover {
+    /// Bytes of a file before its content.
+    pub const fn header_bytes(self) -> u64 {
+        match self {
+            Self::Plain => 0,
+            Self::Encrypted => 4096,
+        }
+    }
+
+    /// The disk as the engine sees it: keys first, as hosts open.
+    fn over(self, disk: &SimDisk) -> pbxt::Result<Arc<dyn Disk>> {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        if self == Self::Plain {
+            return Ok(disk);
+        }
+        let covered = EncryptedDisk::new(disk, Arc::new(OneKey), Some(1))?;
+        covered.check_keys(|name| file_kind(name) != FileKind::Other)?;
+        Ok(Arc::new(covered))
+    }
+}
+
+/// Key 1, of which there is one version.
+#[derive(Debug)]
+struct OneKey;
+
+impl KeySource for OneKey {
+    fn latest_version(&self, key_id: u32) -> Option<u32> {
+        (key_id == 1).then_some(1)
+    }
+
+    fn key(&self, key_id: u32, version: u32) -> Option<SecretKey> {
+        (key_id == 1 && version == 1).then(|| SecretKey::new(vec![77; 32]))
+    }
+
+    fn remedy(&self) -> String {
+        "ask for key 1".into()
+    }
+}
+
 /// See the module.
 pub struct Exhibit {
+    /// How it ended.
+    pub end: End,
+    /// Whether its files are encrypted.
+    pub cover: Cover,
     /// All its files.
     pub disk: SimDisk,
     /// What must be there.
@@ -70,7 +122,12 @@ fn options() -> Options {
 
 /// Opens it as any user would.
 pub fn open(disk: &SimDisk) -> pbxt::Result<Arc<Database>> {
-    Database::open(Arc::new(disk.clone()), &options())
+    open_under(Cover::Plain, disk)
+}
+
+/// The same for files that may be encrypted.
+pub fn open_under(cover: Cover, disk: &SimDisk) -> pbxt::Result<Arc<Database>> {
+    Database::open(cover.over(disk)?, &options())
 }
 
 fn value(id: u32, bytes: u32) -> Arc<[u8]> {
@@ -96,6 +153,7 @@ fn row(id: u32, round: u32) -> PlayRow {
 
 /// The engine and the model beside it.
 struct Author {
+    cover: Cover,
     db: Arc<Database>,
     client: Client,
     tables: Tables,
@@ -166,17 +224,23 @@ impl Author {
 
 impl Exhibit {
     /// Two checkpoints with rows in runs, changes and deletions above them, and a tail of log behind them.
-    pub fn new(end: End) -> Self {
+    pub fn new(end: End, cover: Cover) -> Self {
         let disk = SimDisk::new();
         let making = Options {
             create: true,
             ..options()
         };
-        let db = Database::open(Arc::new(disk.clone()), &making).expect("a new database");
+        let covered = cover.over(&disk).expect("an empty disk");
+        let db = Database::open(covered, &making).expect("a new database");
         PlayTable::create(&db, "old").expect("a table");
         let client = Client::new(&db, 1);
         let tables = Tables::from([("old", BTreeMap::new())]);
-        let mut author = Author { db, client, tables };
+        let mut author = Author {
+            cover,
+            db,
+            client,
+            tables,
+        };
         author.write("old", 1..=48, 1);
         author.roll_back("old", 49);
         author.tidy();
@@ -196,12 +260,15 @@ impl Exhibit {
 
     /// Every file with what it is.
     pub fn kinds(&self) -> Vec<(&'static str, String)> {
-        let db = open(&self.disk.kill()).expect("the exhibit opens");
+        let db = open_under(self.cover, &self.disk.kill()).expect("the exhibit opens");
+        let covered = self.cover.over(&self.disk).expect("the same files");
         let checkpoint = db.store().checkpoint().expect("a checkpoint");
         let image = format!("meta-{:08x}.seg", checkpoint.image.raw());
         let generation = |name: &str| {
-            let bytes = self.disk.content(name).expect("a manifest");
-            u64::from_le_bytes(bytes[32..40].try_into().expect("8 bytes"))
+            let mut bytes = [0; 8];
+            let file = covered.open(name, false).expect("a manifest");
+            file.read_at(&mut bytes, 32).expect("its header");
+            u64::from_le_bytes(bytes)
         };
         let kind = |name: &str| match name.split(['-', '.']).next() {
             _ if name == image => "image, with the catalog",
@@ -230,16 +297,27 @@ impl Exhibit {
 impl Author {
     /// Closed and opened, with the manifest's last append torn: the next one begins the other file.
     fn begin_again(self, disk: &SimDisk) -> Self {
-        let Self { db, client, tables } = self;
+        let Self {
+            cover,
+            db,
+            client,
+            tables,
+        } = self;
         // The session ends before the database does.
         drop(client);
         db.close().expect("an orderly close");
         drop(db);
-        disk.flip_bit(FIRST_MANIFEST, BEHIND_ALL_RECORDS, 1)
+        let place = cover.header_bytes() + BEHIND_ALL_RECORDS;
+        disk.flip_bit(FIRST_MANIFEST, place, 1)
             .expect("room of the manifest");
-        let db = open(disk).expect("the exhibit opens");
+        let db = open_under(cover, disk).expect("the exhibit opens");
         let client = Client::new(&db, 1);
-        Self { db, client, tables }
+        Self {
+            cover,
+            db,
+            client,
+            tables,
+        }
     }
 
     fn end(mut self, end: End, disk: &SimDisk) -> Exhibit {
@@ -258,6 +336,8 @@ impl Author {
             }
         };
         Exhibit {
+            end,
+            cover: self.cover,
             disk,
             tables: self.tables,
             last_commit,
