@@ -8,12 +8,13 @@ goes on from there; after a minute it is where nobody thought of going.
   scripts/fuzz.py --seconds 3600 row-block     one of them for an hour
   scripts/fuzz.py --list                       the targets, and what each reads
   scripts/fuzz.py --read database INPUT        the same input once more, with the stack of where it ends
+  scripts/fuzz.py --keep                       writes what reaches all that has been reached to crates/fuzz/corpus, for the next machine
 
-Inputs that reached something new are kept in build/fuzz/corpus/TARGET and are where the next run begins. An input that made a target
-panic, hang (over 25 seconds) or ask for more than 1 GiB is left in build/fuzz/found/TARGET: mend the decoder, and put the input into
-crates/fuzz/found/TARGET, where `make test` reads it for ever. Of each target the table has the seconds of a processor that it got, which
-are less than asked for if more run than there are processors, the inputs, and the edges of the program that they reached. Targets are compiled with AddressSanitizer and with overflow checks by the
-nightly compiler, which is installed if it is not there.
+Inputs that reached something new are kept in build/fuzz/corpus/TARGET; they, and those in crates/fuzz/corpus, are where the next run begins.
+An input that made a target panic, hang (over 25 seconds) or ask for more than 1 GiB is left in build/fuzz/found/TARGET: mend the decoder,
+and put the input into crates/fuzz/found/TARGET, where `make test` reads it for ever. The table has, of each target, the seconds of a processor
+that it got, which are less than asked for if more run than there are processors, the inputs, and the edges of the program that they
+reached. Targets are compiled with AddressSanitizer and with overflow checks by the nightly compiler, which is installed if it is not there.
 
 Exit status 1 if something was found.
 """
@@ -22,12 +23,15 @@ import argparse
 import os
 import re
 import subprocess
+import tempfile
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from common import BUILD, HOST, ROOT, Problem, guarded, need_nightly, output_of
 
 PLACE = BUILD / "fuzz"
+KEPT = ROOT / "crates" / "fuzz" / "corpus"
 # What cargo-fuzz passes: every edge counted, comparisons traced, so that the fuzzer learns what a byte is compared with.
 FLAGS = (
     "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
@@ -64,14 +68,47 @@ def environment(target, **more):
 
 
 def plant(program, target):
-    """Writes the seeds of a target into its corpus; its folders are there then."""
+    """Writes the seeds of a target, and what was kept of earlier runs, into its corpus; its folders are there then."""
     corpus, found = PLACE / "corpus" / target, PLACE / "found" / target
     for folder in (corpus, found):
         folder.mkdir(parents=True, exist_ok=True)
+    if kept_of(target).exists():
+        with zipfile.ZipFile(kept_of(target)) as archive:
+            archive.extractall(corpus)
     done = subprocess.run([program], env=environment(target, PBXT_FUZZ_SEEDS=str(corpus)), check=False, capture_output=True, text=True)
     if done.returncode != 0:
         raise Problem(f"the seeds of {target} could not be written to {corpus}: {done.stderr.strip()[-500:]}")
     return corpus, found
+
+
+def kept_of(target):
+    """The archive with what reaches all that earlier runs reached."""
+    return KEPT / f"{target}.zip"
+
+
+def keep(program, target):
+    """Chooses of a corpus the fewest and shortest inputs that reach as much, and writes them to the archive; how many, and its bytes."""
+    corpus, _ = plant(program, target)
+    with tempfile.TemporaryDirectory(dir=PLACE) as chosen:
+        command = [program, "-merge=1", f"-max_len={INPUT_BYTES_MAX}", "-timeout=25", "-rss_limit_mb=3000", chosen, corpus]
+        done = subprocess.run(command, env=environment(target), check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Problem(f"the corpus of {target} could not be merged: {done.stderr.strip()[-500:]}")
+        KEPT.mkdir(exist_ok=True)
+        inputs = sorted(Path(chosen).iterdir())
+        with zipfile.ZipFile(kept_of(target), "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+            for path in inputs:
+                archive.writestr(zipfile.ZipInfo(path.name), path.read_bytes(), zipfile.ZIP_DEFLATED)  # without times: the same bytes each time
+    return len(inputs), kept_of(target).stat().st_size
+
+
+def keep_all(names):
+    """The archives of all targets."""
+    program = build()
+    for name in names:
+        inputs, size = keep(program, name)
+        print(f"{name:14} {inputs:7,} inputs {size:11,} bytes", flush=True)
+    return True
 
 
 def fuzz(program, target, seconds):
@@ -139,6 +176,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=60, help="time of each target (default %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="targets at a time (default: one a processor)")
     parser.add_argument("--list", action="store_true", help="show the targets and end")
+    parser.add_argument("--keep", action="store_true", help="instead of making inputs, write the shortest that reach as much to crates/fuzz/corpus")
     parser.add_argument("--read", metavar="TARGET", help="read the inputs named instead of making some")
     arguments = parser.parse_args()
     known = targets()
@@ -151,7 +189,8 @@ def main():
         raise Problem(f"no target is called {unknown[0]}; there are: {', '.join(known)}.")
     if arguments.read:
         return 0 if read(arguments.read, arguments.names) else 1
-    return 0 if run(arguments.names or list(known), arguments.seconds, arguments.jobs) else 1
+    names = arguments.names or list(known)
+    return 0 if (keep_all(names) if arguments.keep else run(names, arguments.seconds, arguments.jobs)) else 1
 
 
 if __name__ == "__main__":
