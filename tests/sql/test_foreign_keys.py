@@ -295,6 +295,25 @@ def test_generated_columns_and_their_indexes_follow_actions(twin):
     both(twin)
 
 
+def test_long_virtual_columns_and_their_indexes_follow_actions(twin):
+    twin.ok("CREATE TABLE p (a VARCHAR(300) PRIMARY KEY) ENGINE={engine}")
+    twin.ok(
+        "CREATE TABLE c (id INT PRIMARY KEY, a VARCHAR(300), v TEXT AS (CONCAT('x', a)) VIRTUAL, KEY v (v(20)), KEY (a), "
+        "FOREIGN KEY (a) REFERENCES p (a) ON UPDATE CASCADE ON DELETE SET NULL) ENGINE={engine}"
+    )
+    twin.ok("INSERT INTO p VALUES ('one'), ('other')")
+    twin.ok("INSERT INTO c (id, a) SELECT seq, IF(seq % 2, 'one', 'other') FROM seq_1_to_30")
+    values = ["one", "two", "much longer than before", "s", "z" * 250, "zz"]
+    for old, new in zip(values, values[1:]):
+        twin.ok(f"UPDATE p SET a = '{new}' WHERE a = '{old}'")
+        for value in (old, new, "other"):
+            twin.same(f"SELECT id FROM c FORCE INDEX (v) WHERE v = 'x{value}'")
+    twin.ok("DELETE FROM p WHERE a = 'zz'")
+    twin.same("SELECT id FROM c FORCE INDEX (v) WHERE v = 'xzz'")
+    twin.same("SELECT id FROM c FORCE INDEX (v) WHERE v IS NULL")
+    both(twin)
+
+
 def test_several_constraints_between_the_same_tables(twin):
     twin.ok("CREATE TABLE p (id INT PRIMARY KEY) ENGINE={engine}")
     twin.ok(
