@@ -123,6 +123,7 @@ int ha_pbxt::end_bulk_insert() {
     prepare_record(table->record[0]);
     pbxt_bulk_refused(cursor_, reading_);
     open_table_->reset_nulls(reading_);
+    if (table->vfield) compute_virtual_columns();
     my_errno = key_duplicated();
   } else {
     my_errno = fail(status);

@@ -83,6 +83,21 @@ def test_a_late_duplicate_names_its_key_and_undoes_the_statement(db):
     check(db)
 
 
+@pytest.mark.parametrize("rows", [5002, 20002, 60002])
+def test_a_late_duplicate_in_a_part_names_its_key(db, rows):
+    db.ok("CREATE TABLE t (a INT, b INT, p INT, PRIMARY KEY (a, p), UNIQUE KEY u (b, p)) ENGINE={engine} PARTITION BY HASH (p) PARTITIONS 4")
+    said = db.fails(f"INSERT INTO t SELECT seq, IF(seq = {rows - 6}, 8, seq), seq % 4 FROM seq_1_to_{rows}", 1062)
+    assert said == "Duplicate entry '8-0' for key 'u'"
+    assert db.value("SELECT COUNT(*) FROM t") == 0
+
+
+def test_a_late_duplicate_of_a_virtual_column_is_told_with_its_value(db):
+    db.ok("CREATE TABLE t (id INT PRIMARY KEY, a INT, v INT AS (a * 2) VIRTUAL, w TEXT AS (CONCAT('w', a)) VIRTUAL) ENGINE={engine}")
+    db.ok("INSERT INTO t (id, a) SELECT seq, IF(seq = 5000, 4999, seq) FROM seq_1_to_6000")
+    assert db.fails("ALTER TABLE t ADD UNIQUE KEY v (v)", 1062) == "Duplicate entry '9998' for key 'v'"
+    assert db.fails("ALTER TABLE t ADD UNIQUE KEY w (w(10))", 1062) == "Duplicate entry 'w4999' for key 'w'"
+
+
 def test_ignore_and_replace_still_answer_row_by_row(twin):
     twin.ok(f"CREATE TABLE t {TABLE}")
     twin.ok("INSERT INTO t VALUES (5, 40000, 'five', '2020-01-01'), (-7, 14, 'seven', '2020-01-01')")
