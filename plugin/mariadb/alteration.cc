@@ -28,6 +28,9 @@ constexpr const char* kHashed =
 constexpr const char* kGenerated =
     "PBXT cannot tell whether stored or indexed generated columns keep their values: the table must be "
     "copied";
+constexpr const char* kPadded =
+    "PBXT does not check rows that are there already, and zeros behind their values may break a condition: the "
+    "table must be copied";
 constexpr const char* kPartitioned =
     "PBXT cannot tell whether rows stay in their partitions: the table must be copied";
 
@@ -94,6 +97,16 @@ const char* refuse_kept(const Field* before, const Field* now, const Create_fiel
   return has_generated ? kGenerated : nullptr;
 }
 
+/* BINARY values that get more zeros behind them, which a condition sees. */
+bool is_padded(const Field* before, const Field* now) {
+  return Definition::is_char_column(before) && before->charset() == &my_charset_bin &&
+         before->field_length < now->field_length;
+}
+
+bool has_conditions(const TABLE* table) {
+  return table->s->table_check_constraints || table->s->field_check_constraints;
+}
+
 /* Some column's stored or indexed value follows from others. */
 bool has_generated_values(const TABLE* table) {
   for (Field** field = table->field; *field; field++) {
@@ -148,6 +161,7 @@ const char* Alteration::find_columns(const TABLE* altered, const Alter_inplace_i
     const Field* was = given->field;
     const char* refused = was ? refuse_kept(was, now, given, has_generated) : refuse_added(now);
     if (refused) return refused;
+    if (was && has_conditions(altered) && is_padded(was, now)) return kPadded;
     columns_.push_back(was ? was->field_index : -1);
   }
   return nullptr;
@@ -170,9 +184,11 @@ const char* Alteration::find_hashed_columns(const TABLE* before, const TABLE* al
 void Alteration::find_indexes(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info) {
   for (uint i = 0; i < altered->s->keys; i++) {
     const char* name = altered->key_info[i].name.str;
-    for (const Alter_inplace_info::Rename_key_pair& pair : info->rename_keys)
-      if (my_strcasecmp(system_charset_info, pair.new_key->name.str, name) == 0)
-        name = pair.old_key->name.str;
+    for (const Alter_inplace_info::Rename_key_pair& pair : info->rename_keys) {
+      if (my_strcasecmp(system_charset_info, pair.new_key->name.str, name) != 0) continue;
+      name = pair.old_key->name.str;
+      break;  // indexes may exchange their names
+    }
     int32_t found = -1;
     for (uint j = 0; j < before->s->keys; j++)
       if (my_strcasecmp(system_charset_info, before->key_info[j].name.str, name) == 0)

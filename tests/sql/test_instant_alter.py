@@ -70,6 +70,28 @@ def test_what_is_not_instant_is_refused_with_a_reason_and_copied(twin, change):
         twin.same_table("t")
 
 
+def test_zeros_behind_binary_values_do_not_pass_a_condition(twin):
+    twin.ok("CREATE TABLE t (b BINARY(2), CONSTRAINT k CHECK (b IN ('ab', 'cd'))) ENGINE={engine}")
+    twin.ok("INSERT INTO t VALUES ('ab')")
+    assert "condition" in twin.under_test.fails("ALTER TABLE t MODIFY b BINARY(4), ALGORITHM=INSTANT", (1845, 1846))
+    twin.fails("ALTER TABLE t MODIFY b BINARY(4)", 4025)
+    twin.under_test.ok("ALTER TABLE t DROP CONSTRAINT k, MODIFY b BINARY(4), ALGORITHM=INSTANT")
+    twin.oracle.ok("ALTER TABLE t DROP CONSTRAINT k, MODIFY b BINARY(4)")
+    twin.same_table("t", "HEX(b)")
+
+
+def test_indexes_that_exchange_their_names_are_not_copied(twin):
+    twin.ok("CREATE TABLE t (x INT, y INT, z INT, KEY a (x), KEY b (y), KEY c (z)) ENGINE={engine}")
+    twin.ok("INSERT INTO t SELECT seq % 7, seq % 5, seq % 3 FROM seq_1_to_100")
+    for change in ("RENAME INDEX a TO b, RENAME INDEX b TO a", "RENAME INDEX a TO b, RENAME INDEX b TO c, RENAME INDEX c TO a"):
+        twin.under_test.ok(f"ALTER TABLE t {change}, ALGORITHM=INSTANT")
+        twin.oracle.ok(f"ALTER TABLE t {change}")
+        same_definition(twin)
+        for index in "abc":
+            twin.same(f"SELECT x, y, z FROM t FORCE INDEX ({index}) WHERE x = 1 AND y = 2 AND z = 0")
+        healthy(twin.under_test)
+
+
 def same_definition(twin):
     twin.same(
         "SELECT column_name, ordinal_position, column_default, is_nullable, column_type, collation_name, column_key, extra FROM"
