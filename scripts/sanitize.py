@@ -40,10 +40,10 @@ THREADED_SQL = (
     "added_indexes atomicity auto_increment bulk conflicts crash delete_by_index foreign_keys isolation lock_tables lock_waits locks"
     " metadata_locks old_snapshots optimize processlist restart scrub semi_consistent snapshots status transactions"
 ).split()
-# Faults that are planted to be reported (crates/rowmap/tests/planted.rs), and the beginning of the report.
+# Faults that are planted to be reported (crates/rowmap/examples/planted.rs), and the beginning of the report.
 PLANTED = {
-    "address": ("a_leaf_is_freed_while_it_is_read", "ERROR: AddressSanitizer: heap-use-after-free"),
-    "thread": ("a_leaf_is_published_before_it_is_written", "WARNING: ThreadSanitizer: data race"),
+    "address": ("map.freed_early", "ERROR: AddressSanitizer: heap-use-after-free"),
+    "thread": ("map.unpublished", "WARNING: ThreadSanitizer: data race"),
 }
 # It judges memory and seconds, which are the sanitizer's here.
 LEFT_OUT = "tests/sql/test_many_tables.py::test_many_tables_are_cheap_and_all_there_after_a_kill"
@@ -102,11 +102,11 @@ def core(kind, more):
 
 def planted(kind, _):
     """The fault that the sanitizer must report; True if it did."""
-    test, report = PLANTED[kind]
-    words = ["--package=pbxt-rowmap", "--all-features", "--test=planted", "--", "--ignored", "--exact", test]
-    done = cargo(kind, "test", *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    fault, report = PLANTED[kind]
+    words = ["--package=pbxt-rowmap", "--all-features", "--example=planted", "--", fault]
+    done = cargo(kind, "run", *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     is_found = done.returncode != 0 and report in done.stdout
-    print(f"planted fault {test}: {'reported' if is_found else 'NOT REPORTED: ' + done.stdout[-3000:]}")
+    print(f"planted fault {fault}: {'reported' if is_found else 'NOT REPORTED: ' + done.stdout[-3000:]}")
     return is_found
 
 

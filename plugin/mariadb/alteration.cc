@@ -29,8 +29,8 @@ constexpr const char* kGenerated =
     "PBXT cannot tell whether stored or indexed generated columns keep their values: the table must be "
     "copied";
 constexpr const char* kPadded =
-    "PBXT does not check rows that are there already, and zeros behind their values may break a condition: the "
-    "table must be copied";
+    "PBXT does not check rows that are there already, and zeros behind their values may break a condition: "
+    "the table must be copied";
 constexpr const char* kPartitioned =
     "PBXT cannot tell whether rows stay in their partitions: the table must be copied";
 

@@ -261,8 +261,8 @@ int generate_columns(THD* thd, const std::string& path, uchar* record) noexcept 
   table->use_all_columns();
   table->move_fields(table->field, record, table->record[0]);
   int error = table->update_virtual_fields(table->file, VCOL_UPDATE_FOR_WRITE);
-  // A long value lies in its field, and the record points to it. The row before an action and the row after it are made one behind the
-  // other and compared then: the second must not come into the first one's memory.
+  // A long value lies in its field, and the record points to it. The row before an action and the row after
+  // it are made one behind the other and compared then: the second must not come into the first one's memory.
   for (Field** field = table->vfield; *field; field++)
     if ((*field)->flags & BLOB_FLAG) static_cast<Field_blob*>(*field)->swap_value_and_read_value();
   table->move_fields(table->field, table->record[0], record);
