@@ -252,6 +252,7 @@ impl PassA {
             rows: &self.rows,
             marks: &self.marks,
             end: end.lsn(),
+            tail_max: end.tail_max(),
         }
     }
 

@@ -58,6 +58,8 @@ pub(crate) struct Tail<'a> {
     pub marks: &'a HashMap<TableId, u64>,
     /// The log ends here.
     pub end: Lsn,
+    /// Beyond this it has had no tail, which is what a load takes for its stamp (rule L11).
+    pub tail_max: Lsn,
 }
 
 /// Tables as they are read.
@@ -215,7 +217,7 @@ fn check_prepared(txns: &TxnTableImage, prepared: &[PreparedImage]) -> Result<()
 
 impl Loading<'_> {
     fn take(&mut self, item: ImageItem<'_>) -> Result<()> {
-        let log = self.head.log_start..self.tail.end;
+        let (log, tail_max) = (self.head.log_start..self.tail.end, self.tail.tail_max);
         match (item, &mut self.open) {
             (ImageItem::Table(head), _) => {
                 self.end_table()?;
@@ -231,13 +233,13 @@ impl Loading<'_> {
             }
             (ImageItem::Gone(part), Some(open)) => open.gone.extend_from_slice(part),
             (ImageItem::RowRun(run), Some(open)) => {
-                check_stamp(run.stamp, log.end)?;
+                check_stamp(run.stamp, tail_max)?;
                 open.row_runs.push(self.pieces.row_run(open.table.id, &run)?);
             }
             (ImageItem::Index(id), Some(open)) => open.begin_index(id)?,
             (ImageItem::Sample(sample), Some(open)) => open.add_sample(sample)?,
             (ImageItem::IndexRun(run), Some(open)) => {
-                check_stamp(run.stamp, log.end)?;
+                check_stamp(run.stamp, tail_max)?;
                 open.add_index_run(&run, self.pieces)?;
             }
         }
@@ -310,13 +312,13 @@ impl Loading<'_> {
     }
 }
 
-/// A run's stamp is of something that is in the log or was.
-fn check_stamp(stamp: Stamp, end: Lsn) -> Result<()> {
-    if stamp.lsn <= end && stamp.txn.raw() < TxnTableImage::NUMBERS_END {
+/// A run's stamp is of something that is in the log or was, or the tail of the log at a moment (rule L11).
+fn check_stamp(stamp: Stamp, tail_max: Lsn) -> Result<()> {
+    if stamp.lsn <= tail_max && stamp.txn.raw() < TxnTableImage::NUMBERS_END {
         return Ok(());
     }
     Err(damage(
-        format!("a run of a transaction that wrote it up to LSN {end}"),
+        format!("a run of a transaction that wrote it up to LSN {tail_max}"),
         format!("transaction {}, LSN {}", stamp.txn, stamp.lsn),
     ))
 }

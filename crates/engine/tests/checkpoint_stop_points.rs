@@ -7,11 +7,12 @@ mod common;
 #[path = "common/hold.rs"]
 mod hold;
 
-use common::{Bench, open, row};
+use common::{Bench, open, put, row};
 use hold::{hold_at, turn};
+use pbxt::Result;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
-use pbxt_testkit::SimDisk;
+use pbxt_testkit::{Rng, SimDisk};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,24 @@ fn tagged(id: u32) -> PlayRow {
         group: Some(id % 5),
         ..row(id)
     }
+}
+
+/// Loads rows that bring `memo` bytes each, which no compression shrinks, and no row of which goes by the log.
+fn load(client: &mut Client, table: &PlayTable, memo: usize) -> Result<()> {
+    client.statement(|session| {
+        session.bulk_begin(&table.table, u64::MAX, false);
+        let rng = &mut Rng::new(7);
+        let done = (1000..4000).try_for_each(|id| {
+            let memo: Vec<u8> = (0..memo).map(|_| rng.below(256) as u8).collect();
+            let row = PlayRow {
+                memo: Some(Arc::from(memo)),
+                ..row(id)
+            };
+            put(session, table, &row)
+        });
+        let ended = session.bulk_end(&table.table, done.is_err());
+        done.and(ended)
+    })
 }
 
 /// Ids and tags of all rows, which all ways of reading agree on.
@@ -190,4 +209,34 @@ fn a_claim_taken_back_after_its_tree_was_frozen_stays_void_over_a_crash() {
     client
         .insert(&table, &row(50))
         .expect("the key is free after a crash, too");
+}
+
+/// Rules D36, L10: with no record in the batch at hand the log's end, which is the stamp of a load, lies behind that batch's header.
+#[test]
+fn a_load_that_has_only_claimed_its_keys_when_an_image_is_made_is_gone_after_a_power_cut() {
+    let turn = turn();
+    let mut bench = Bench::new();
+    bench.client.insert(&bench.table, &tagged(1)).expect("inserted");
+    bench.client.session.commit().expect("committed");
+    let db = Arc::clone(&bench.db);
+    let checkpoint = hold_at(&turn, "checkpoint.after_install", move || db.checkpoint_step());
+    bench.db.flush().expect("flushed");
+    let (mut client, table) = (bench.other(5), bench.table.clone());
+    let loading = hold_at(&turn, "bulk.after_claims", move || {
+        load(&mut client, &table, 8).expect("loaded");
+        client.session.commit().expect("committed");
+    });
+    checkpoint.release().expect("a checkpoint");
+    let images: Vec<SimDisk> = (0..4).map(|seed| bench.disk.crash(seed)).collect();
+    loading.release();
+    for image in &images {
+        let db = open(image);
+        assert_eq!(content(&db, "t"), [(1, Some(1))]);
+        let table = PlayTable::open(&db, "t").expect("the table");
+        let mut client = Client::new(&db, 2);
+        load(&mut client, &table, 8).expect("L12: the keys are free");
+        client.session.commit().expect("committed");
+        db.checkpoint_step().expect("a checkpoint");
+        assert_eq!(content(&open(&image.crash(9)), "t").len(), 3001);
+    }
 }

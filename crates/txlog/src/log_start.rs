@@ -26,7 +26,7 @@ impl LogEnd {
 
     /// Refuses a start beyond the end: whoever noted it saw a log that was durable up to there.
     pub(crate) fn check_log_start(&self, files: &HotFiles) -> Result<()> {
-        if self.log_start.raw() <= self.cut.raw() + BATCH_HEADER_BYTES {
+        if self.log_start <= self.tail_max() {
             return Ok(());
         }
         Err(Error::Corrupt {

@@ -52,6 +52,12 @@ impl LogEnd {
         self.cut
     }
 
+    /// Beyond this the log has had no tail: with no record in the batch at hand, `Log::tail` lies behind the header that batch
+    /// would have had.
+    pub fn tail_max(&self) -> Lsn {
+        Lsn::new(self.cut.raw() + BATCH_HEADER_BYTES)
+    }
+
     /// Everything of the blob stream below this was durable when the last valid batch was written; what is referred to
     /// beyond it has to be verified.
     pub fn blob_durable(&self) -> u64 {
