@@ -84,6 +84,8 @@ impl FoundLoad {
 struct PassA {
     fates: Fates,
     prepared: BTreeMap<TxnId, PreparedImage>,
+    /// Their ids.
+    xids: HashMap<Vec<u8>, TxnId>,
     pending_ops: HashMap<TxnId, Vec<CatalogOp>>,
     ops: Vec<CatalogOp>,
     /// Count deltas of the tail.
@@ -107,6 +109,10 @@ impl PassA {
             last_txn: facts.txns.next.raw().saturating_sub(1),
             last_ts: facts.txns.last_ts,
             fates: Fates::of_image(std::mem::take(&mut facts.txns), &ids),
+            xids: prepared
+                .values()
+                .map(|found| (found.xid.clone(), found.txn))
+                .collect(),
             prepared,
             ..Self::default()
         }
@@ -147,7 +153,9 @@ impl PassA {
     fn note_end(&mut self, end: &EndRef<'_>) {
         let txn = end.txn();
         self.note_txn(txn);
-        self.prepared.remove(&txn);
+        if let Some(found) = self.prepared.remove(&txn) {
+            self.xids.remove(&found.xid);
+        }
         let ops = self.pending_ops.remove(&txn);
         match end.outcome() {
             Outcome::Commit(ts) => {
@@ -166,6 +174,7 @@ impl PassA {
     fn note_prepare(&mut self, prepare: &PrepareRef<'_>) {
         let txn = prepare.txn();
         self.note_txn(txn);
+        self.end_vote_before(txn, prepare.xid());
         self.fates.set(txn, Fate::Prepared);
         self.fates.add_voids(txn, prepare.voids());
         let found = PreparedImage {
@@ -176,6 +185,16 @@ impl PassA {
             voids: Vec::new(),
         };
         self.prepared.insert(txn, found);
+    }
+
+    /// Rule V12: who votes finds the id free, so the vote that had it is over. Its END is in the log before, unless it was that of a
+    /// rollback and found no room there.
+    fn end_vote_before(&mut self, txn: TxnId, xid: &[u8]) {
+        let before = self.xids.insert(xid.to_vec(), txn);
+        if let Some(before) = before.filter(|before| *before != txn) {
+            self.prepared.remove(&before);
+            self.fates.set(before, Fate::Aborted);
+        }
     }
 
     /// A run bears the stamp of this transaction. It may have begun behind the image's list of transactions and have no END, or

@@ -57,12 +57,17 @@ impl Scene {
         );
     }
 
-    /// There is room again, and a change is committed; nothing but that has come to the rows.
-    fn goes_on(mut self) {
+    /// There is room again, and the other transactions end.
+    fn has_room(&mut self) {
         self.store.disk.set_free_bytes(None);
         for filler in &mut self.fillers {
             let _ = filler.session.rollback();
         }
+    }
+
+    /// There is room again, and a change is committed; nothing but that has come to the rows.
+    fn goes_on(mut self) {
+        self.has_room();
         let row = Store::row(ROWS);
         let Store { client, table, .. } = &mut self.store;
         client.insert(table, &row).expect("an insert");
@@ -100,6 +105,43 @@ fn a_vote_whose_rollback_finds_no_room_is_no_vote_any_more() {
     scene.store.client.session.rollback_statement().unwrap_err();
     scene.store.client.session.rollback().expect("a rollback");
     scene.goes_on();
+}
+
+/// Rules V12, D6: the log, or the newest image, has the vote of a transaction whose rollback is not in the log, and then another
+/// vote under its id.
+#[test]
+fn who_votes_under_the_id_of_a_rollback_without_room_is_the_only_one_that_has_it() {
+    for is_saved in [false, true] {
+        let mut scene = Scene::new();
+        let votes = |scene: &Scene, number: usize, id: u32| {
+            let mut voter = Client::new(&scene.store.db, number);
+            let inserted = voter.insert(&scene.store.table, &Store::row(id));
+            inserted.expect("an insert");
+            voter.session.prepare(b"vote").expect("prepared");
+            voter
+        };
+        let mut refused = votes(&scene, 2, 90_000);
+        if is_saved {
+            scene.store.db.checkpoint_step().expect("a checkpoint");
+        }
+        scene.fill_log();
+        refused.session.rollback().unwrap_err();
+        drop(refused);
+        scene.store.client.session.rollback_statement().unwrap_err();
+        scene.store.client.session.rollback().expect("a rollback");
+        scene.has_room();
+        votes(&scene, 3, ROWS).session.detach_prepared();
+        scene.fillers.clear();
+        for _ in 0..2 {
+            scene.store.kill();
+            assert_eq!(scene.store.db.prepared.xids(), [b"vote"]);
+            assert_eq!(scene.store.db.prepared.open_votes(), 1, "V12, saved: {is_saved}");
+            scene.store.db.checkpoint_step().expect("a checkpoint");
+        }
+        scene.store.db.commit_prepared(b"vote").expect("prepared");
+        scene.store.insert(90_000..90_001);
+        scene.store.shows((0..=ROWS).chain([90_000]));
+    }
 }
 
 #[test]
