@@ -32,7 +32,7 @@ pub(crate) struct Facts {
     pub begun: BTreeSet<(SegmentClass, SegmentId)>,
     /// Greatest id ever told of, per class: ids are not reused even after the file is gone (F2).
     pub highest: BTreeMap<SegmentClass, SegmentId>,
-    /// Set while the last thing that happened is a close in order.
+    /// Set from a close in order until the next life begins to write.
     pub closed: Option<Lsn>,
     /// The newest checkpoint.
     pub checkpoint: Option<Checkpoint>,

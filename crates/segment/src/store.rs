@@ -136,11 +136,16 @@ impl SegmentStore {
         store.incarnation = facts.incarnation.max(store.newest_incarnation()?) + 1;
         if !mode.read_only {
             store.drop_below_log()?;
-            store.manifest.append(ManifestRecord::Opened {
-                incarnation: store.incarnation,
-            })?;
         }
         Ok(store)
+    }
+
+    /// Notes that this life begins to write, and with that takes back that the one before was closed in order. To be called before
+    /// anything is begun: what is refused or cut off before has changed nothing of what the next opening knows (rules D5, D14).
+    pub fn note_opened(&self) -> Result<()> {
+        self.manifest.append(ManifestRecord::Opened {
+            incarnation: self.incarnation,
+        })
     }
 
     fn open_or_create(disk: &Arc<dyn Disk>, mode: OpenMode) -> Result<(Manifest, StartState)> {

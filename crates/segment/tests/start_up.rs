@@ -45,6 +45,30 @@ fn an_empty_directory_is_new_and_then_crashed_or_clean() {
     );
 }
 
+/// Rule D14.
+#[test]
+fn who_has_written_nothing_leaves_a_closed_database_closed() {
+    let disk = SimDisk::new();
+    open(&disk)
+        .expect("opened")
+        .note_closed(Lsn::new(4096))
+        .expect("closed");
+    let opened = || SegmentStore::open(Arc::new(disk.clone()), mode()).expect("opened");
+    for _ in 0..2 {
+        let store = opened();
+        assert_eq!(store.start_state(), StartState::Clean(Lsn::new(4096)));
+        assert_eq!(store.incarnation(), 2, "nothing has this number yet");
+    }
+    let store = opened();
+    store.note_opened().expect("noted");
+    drop(store);
+    let store = opened();
+    assert_eq!(
+        (store.start_state(), store.incarnation()),
+        (StartState::Crashed, 3)
+    );
+}
+
 #[test]
 fn a_second_opener_is_refused_with_the_holder() {
     let disk = SimDisk::new();

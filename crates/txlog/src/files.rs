@@ -124,7 +124,7 @@ impl HotFiles {
     }
 
     /// Makes the segment ready in which the log continues behind `end`, once what was read of the last segment is durable. Files
-    /// behind it were prepared, or begun in vain: they are made anew.
+    /// behind it were prepared, or begun in vain: they are made anew. From the return on the database counts as open.
     pub(crate) fn make_room_behind(&self, end: &LogEnd) -> Result<SegmentId> {
         if end.segment != SegmentId::new(0) {
             self.settle(end)?;
@@ -138,6 +138,8 @@ impl HotFiles {
         }
         let segment = SegmentId::new(end.segment.raw() + 1);
         self.store.prepare(segment)?;
+        // Last, for want of space too is a refusal: the next opening still knows up to where nothing may be missing (D5).
+        self.store.note_opened()?;
         Ok(segment)
     }
 

@@ -83,6 +83,28 @@ fn a_flipped_bit_before_an_orderly_close_is_damage() {
     drop(fixture);
     disk.flip_bit(&file_of(lsn), lsn.raw() % SEGMENT + 50, 1)
         .expect("there");
+    for _ in 0..2 {
+        assert!(
+            refusal(&disk).contains("closed"),
+            "D5: whoever tries again is told the same"
+        );
+    }
+}
+
+/// Rule D5. The opening between is refused before the log has its new segment.
+#[test]
+fn an_opening_that_finds_no_room_leaves_the_word_of_an_orderly_close() {
+    let disk = SimDisk::new();
+    let fixture = Fixture::open_sim(&disk).expect("opens");
+    let (lsn, _) = write_row(&fixture.log, 1, 300).expect("space");
+    fixture.log.close().expect("closes");
+    drop(fixture);
+    disk.set_free_bytes(Some(0));
+    let refused = Fixture::open_sim(&disk).map(|fixture| fixture.seen.len());
+    assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+    disk.set_free_bytes(None);
+    disk.flip_bit(&file_of(lsn), lsn.raw() % SEGMENT + 50, 1)
+        .expect("there");
     assert!(refusal(&disk).contains("closed"));
 }
 

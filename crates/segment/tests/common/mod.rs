@@ -24,8 +24,11 @@ pub(crate) fn mode() -> OpenMode {
     }
 }
 
+/// Opens as the log does, which begins to write.
 pub(crate) fn open(disk: &SimDisk) -> Result<SegmentStore> {
-    SegmentStore::open(Arc::new(disk.clone()), mode())
+    let store = SegmentStore::open(Arc::new(disk.clone()), mode())?;
+    store.note_opened()?;
+    Ok(store)
 }
 
 /// First LSN of a hot segment.
