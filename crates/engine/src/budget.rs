@@ -10,7 +10,6 @@
 use crate::database::Database;
 use crate::table::{Index, Table};
 use std::ops::RangeInclusive;
-use std::sync::atomic::Ordering;
 
 /// Bytes of log that are kept for the rows in them, at most, before they are homed under way.
 const HOT_BYTES_MAX: u64 = 256 << 20;
@@ -110,7 +109,7 @@ impl Database {
     /// merges have superseded, dropped tables. Only a checkpoint can.
     pub(crate) fn checkpoint_gain(&self) -> u64 {
         let homed = self.log_floor().raw().saturating_sub(self.log.start().raw());
-        homed + self.upkeep.superseded_bytes() + self.maintenance.dropped.load(Ordering::Relaxed)
+        homed + self.upkeep.superseded_bytes() + self.maintenance.dropped_bytes()
     }
 
     /// What a checkpoint gives back when it is made for that under load.

@@ -54,6 +54,7 @@ impl Database {
         let _turn = self.maintenance.begin(self);
         self.poison.check()?;
         let superseded = self.upkeep.merged_away();
+        let dropped = self.maintenance.dropped_bytes();
         let job = self.flight.begin(&self.store);
         let samples = self.maintenance.samples();
         let moment = self.begin_checkpoint()?;
@@ -76,7 +77,7 @@ impl Database {
             log_start,
         })?;
         drop(job);
-        self.maintenance.note_done(moment.start);
+        self.maintenance.note_done(moment.start, dropped);
         self.maintenance.note_samples_saved(samples);
         self.upkeep.note_given_back(superseded);
         self.log.set_start(log_start);

@@ -49,8 +49,8 @@ pub(crate) struct Maintenance {
     ordered: AtomicU64,
     /// LSN of the newest durable checkpoint of which nothing is left to do: its files are gone, and so is its snapshot.
     ended: AtomicU64,
-    /// Bytes of files that only tables dropped since the last checkpoint had.
-    pub dropped: AtomicU64,
+    /// Bytes of files of dropped tables and indexes, and of dead values, that wait for a checkpoint.
+    dropped: AtomicU64,
     /// How much had been merged away when files without a name were counted, and their bytes.
     pub unnamed: Mutex<(u64, u64)>,
     /// Loads whose records lie at or behind the newest durable checkpoint: LSN of their stamp, of the record (rule D23).
@@ -148,7 +148,12 @@ impl Maintenance {
 
     /// A table with so many bytes of files is gone.
     pub(crate) fn note_dropped(&self, bytes: u64) {
-        self.dropped.fetch_add(bytes, Ordering::Relaxed);
+        self.dropped.fetch_add(bytes, Ordering::Release);
+    }
+
+    /// Bytes of what is gone: a checkpoint that begins now gives them back.
+    pub(crate) fn dropped_bytes(&self) -> u64 {
+        self.dropped.load(Ordering::Acquire)
     }
 
     /// A question has taken a sample, and it is in its place.
@@ -170,14 +175,14 @@ impl Maintenance {
         self.samples() != self.samples_saved.load(Ordering::Relaxed)
     }
 
-    /// A checkpoint counts.
-    pub(crate) fn note_done(&self, start: Lsn) {
+    /// A checkpoint counts, which began when so many bytes were gone. It names what went since, so that waits for the next one.
+    pub(crate) fn note_done(&self, start: Lsn, dropped: u64) {
         let mut loads = self.loads.lock();
         loads.retain(|(_, record)| *record >= start);
         self.start.store(start.raw(), Ordering::Release);
         drop(loads);
         self.quiet_at.store(start.raw(), Ordering::Relaxed);
-        self.dropped.store(0, Ordering::Relaxed);
+        self.dropped.fetch_sub(dropped, Ordering::Relaxed);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
     }
 }

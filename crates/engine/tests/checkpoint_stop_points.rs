@@ -10,6 +10,7 @@ mod hold;
 use common::{Bench, open, put, row};
 use hold::{hold_at, turn};
 use pbxt::Result;
+use pbxt_io::Disk;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_testkit::{Rng, SimDisk};
@@ -239,4 +240,31 @@ fn a_load_that_has_only_claimed_its_keys_when_an_image_is_made_is_gone_after_a_p
         db.checkpoint_step().expect("a checkpoint");
         assert_eq!(content(&open(&image.crash(9)), "t").len(), 3001);
     }
+}
+
+/// Rules D28, D29: the image names the files, so they stay until the next one is made, and nothing else asks for that.
+#[test]
+fn files_of_a_table_dropped_while_a_checkpoint_is_made_go_with_the_next_one() {
+    let turn = turn();
+    let mut bench = Bench::new();
+    load(&mut bench.client, &bench.table, 400).expect("loaded");
+    bench.client.session.commit().expect("committed");
+    bench.db.checkpoint_step().expect("a checkpoint");
+    let db = Arc::clone(&bench.db);
+    let held = hold_at(&turn, "checkpoint.before_log_wait", move || db.checkpoint_step());
+    bench.db.drop_table(None, "t").expect("dropped");
+    held.release().expect("a checkpoint");
+    let pieces = || {
+        let names = bench.disk.list().expect("listed").into_iter();
+        names
+            .filter(|name| name.starts_with("cold-") || name.starts_with("meta-"))
+            .count()
+    };
+    assert!(pieces() > 2, "rows, entries and an image");
+    assert!(bench.db.maintenance_step(true).expect("maintained"), "D29");
+    assert_eq!(pieces(), 1, "D28: the image");
+    assert!(
+        !bench.db.maintenance_step(true).expect("maintained"),
+        "D29: silent"
+    );
 }
