@@ -187,6 +187,12 @@ impl KeySorter {
         Ok(Built { run, unclaimed })
     }
 
+    /// What was spilled of an index.
+    #[cfg(test)]
+    pub(crate) fn parts_of(&self, number: usize) -> &[Part] {
+        &self.parts[number]
+    }
+
     /// What holds the files that were begun.
     pub(crate) fn into_held(self) -> Held {
         self.held

@@ -2,8 +2,8 @@
 //!
 //! Why it exists: the keys of a load may be many times the memory; each chunk's keys leave it sorted, and come back as streams
 //! that are merged into one run (Knuth, The Art of Computer Programming 3, 5.4: external sorting).
-//! Format: blocks of entries in a section of a meta piece file: row id (8), key bytes (2), unpack bytes (4), claim (1), key,
-//! unpack. Nobody but the load that wrote it reads it, in the same life of the database. Gathered rows (bulk_gather) go the same
+//! Format: blocks of entries in sections of a meta piece file, one behind the other: row id (8), key bytes (2), unpack bytes (4), claim (1),
+//! key, unpack. Nobody but the load that wrote it reads it, in the same life of the database. Gathered rows (bulk_gather) go the same
 //! way: their primary key is the key, the order in which they came the row id, and all else is what is unpacked.
 //! Latches and I/O: writes and reads piece files; one file for all indexes of a chunk.
 //! After a crash: nothing names the files; they are removed at open.
@@ -13,12 +13,15 @@ use crate::error::Result;
 use pbxt_base::RowId;
 use pbxt_base::codec::{get_u16, get_u32, get_u64, push_u16, push_u32, push_u64};
 use pbxt_segment::{Codec, PieceFile, PieceWriter, SegmentClass, SegmentStore, StoredBlocks};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Kind of a section with sorted entries of a load.
 const SECTION_SORTED: u8 = b'S';
 /// Raw bytes of a block.
 const BLOCK_BYTES: usize = 48 << 10;
+/// Stored bytes after which a part goes on in another section: a section counts no more than 4 GiB of them.
+const SECTION_BYTES: u64 = if cfg!(test) { 128 << 10 } else { 1 << 30 };
 /// Stored bytes read at once.
 const READ_BYTES: usize = 128 << 10;
 /// Memory of one that reads a part.
@@ -43,13 +46,14 @@ impl Drop for SpillFile {
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     file: Arc<SpillFile>,
-    section: u32,
+    /// Sections that follow each other.
+    sections: Range<u32>,
     pub entries: u64,
     /// How many merges its entries went through.
     pub level: u32,
 }
 
-/// Writes sections of sorted entries.
+/// Writes parts, one behind the other.
 pub(crate) struct SpillWriter {
     store: Arc<SegmentStore>,
     out: PieceWriter,
@@ -57,8 +61,14 @@ pub(crate) struct SpillWriter {
     first_key: Vec<u8>,
     last_key: Vec<u8>,
     in_block: u32,
+    /// Whose the entries at hand are, how many, and the first of their sections.
+    owner: u64,
     entries: u64,
-    sections: Vec<(u32, u64)>,
+    first_section: u32,
+    /// Sections ended so far.
+    ended: u32,
+    /// Of each index, sections and entries.
+    parts: Vec<(Range<u32>, u64)>,
 }
 
 impl SpillWriter {
@@ -70,15 +80,20 @@ impl SpillWriter {
             first_key: Vec::new(),
             last_key: Vec::new(),
             in_block: 0,
+            owner: 0,
             entries: 0,
-            sections: Vec::new(),
+            first_section: 0,
+            ended: 0,
+            parts: Vec::new(),
         }
     }
 
     /// Begins the entries of an index.
     pub(crate) fn begin(&mut self, index: usize) {
-        self.out.begin_section(index as u64, SECTION_SORTED);
+        self.owner = index as u64;
         self.entries = 0;
+        self.first_section = self.ended;
+        self.out.begin_section(self.owner, SECTION_SORTED);
     }
 
     pub(crate) fn push(&mut self, entry: &KeyEntry<'_>) -> Result<()> {
@@ -104,6 +119,10 @@ impl SpillWriter {
 
     fn flush(&mut self) -> Result<()> {
         if self.in_block > 0 {
+            if self.out.section_bytes() >= SECTION_BYTES {
+                self.end_section();
+                self.out.begin_section(self.owner, SECTION_SORTED);
+            }
             self.out
                 .push_block(&self.first_key, self.in_block, &self.block, Codec::Lz4)?;
             self.block.clear();
@@ -112,18 +131,22 @@ impl SpillWriter {
         Ok(())
     }
 
+    fn end_section(&mut self) {
+        self.ended = self.out.end_section(&self.last_key, &[]) + 1;
+    }
+
     /// Ends the entries of the index.
     pub(crate) fn end(&mut self) -> Result<()> {
         self.flush()?;
-        let section = self.out.end_section(&self.last_key, &[]);
-        self.sections.push((section, self.entries));
+        self.end_section();
+        self.parts.push((self.first_section..self.ended, self.entries));
         Ok(())
     }
 
-    /// Ends the file; a part for each section, in the order in which they were written.
+    /// Ends the file; a part for each index, in the order in which they were written.
     pub(crate) fn finish(self, level: u32) -> Result<Vec<Part>> {
         let Self {
-            store, out, sections, ..
+            store, out, parts, ..
         } = self;
         let id = out.finish_unsynced()?;
         let file = match PieceFile::open_unsynced(&store, SegmentClass::Meta, id) {
@@ -134,13 +157,13 @@ impl SpillWriter {
             }
         };
         let file = Arc::new(SpillFile { store, file });
-        let part = |(section, entries)| Part {
+        let part = |(sections, entries)| Part {
             file: Arc::clone(&file),
-            section,
+            sections,
             entries,
             level,
         };
-        Ok(sections.into_iter().map(part).collect())
+        Ok(parts.into_iter().map(part).collect())
     }
 }
 
@@ -171,6 +194,7 @@ impl<'c> Source<'c> {
     pub(crate) fn file(part: &Part) -> Result<Self> {
         let mut reader = PartReader {
             part: part.clone(),
+            section: part.sections.start,
             ahead: None,
             next_block: 0,
             block: Vec::new(),
@@ -215,6 +239,7 @@ impl<'c> Source<'c> {
 #[derive(Debug)]
 pub(crate) struct PartReader {
     part: Part,
+    section: u32,
     ahead: Option<StoredBlocks>,
     next_block: usize,
     block: Vec<u8>,
@@ -252,12 +277,17 @@ impl PartReader {
             return Ok(());
         }
         let file = &self.part.file.file;
+        if self.next_block == file.section(self.section)?.block_count() {
+            self.section += 1;
+            self.next_block = 0;
+            self.ahead = None;
+        }
         let is_read = |blocks: &StoredBlocks| blocks.blocks().contains(&self.next_block);
         if !self.ahead.as_ref().is_some_and(is_read) {
             let count = file
-                .section(self.part.section)?
+                .section(self.section)?
                 .blocks_within(self.next_block, READ_BYTES);
-            self.ahead = Some(file.read_blocks_ahead(self.part.section, self.next_block, count)?);
+            self.ahead = Some(file.read_blocks_ahead(self.section, self.next_block, count)?);
         }
         if let Some(ahead) = &self.ahead {
             ahead.decode(self.next_block, &mut self.block)?;
@@ -267,3 +297,7 @@ impl PartReader {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "bulk_spill_tests.rs"]
+mod tests;
