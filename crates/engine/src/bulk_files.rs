@@ -1,6 +1,6 @@
-//! Bulk files: piece files of a load or of an index that is built, until something names them.
+//! Bulk files: piece files of a load, of an index that is built, or of a step of background work, until something names them.
 //!
-//! Rules: L4 what ends otherwise than by being made part of a table removes its files. B6 a file is held from its creation until
+//! Rules: L4, S21 what ends otherwise than by being made part of a table removes its files. B6 a file is held from its creation until
 //! after the shape that names it was installed.
 //! Latches and I/O: removes files when dropped.
 //! After a crash: unnamed files are removed at open.
@@ -10,7 +10,7 @@ use pbxt_base::SegmentId;
 use pbxt_segment::{SegmentClass, SegmentStore};
 use std::sync::Arc;
 
-/// Finished files; removed when dropped (rule L4).
+/// Finished files; removed when dropped (rules L4, S21).
 #[derive(Debug)]
 pub(crate) struct LoadFiles {
     store: Arc<SegmentStore>,
@@ -40,7 +40,7 @@ impl LoadFiles {
 impl Drop for LoadFiles {
     fn drop(&mut self) {
         for &(class, id) in &self.files {
-            // If it cannot go now, the next opening removes it as an orphan.
+            // If it cannot go now, the next checkpoint or opening removes it as an orphan.
             let _ = self.store.remove_piece(class, id);
         }
     }

@@ -112,10 +112,11 @@ impl Database {
         self.note_dead_values(&mut batch, horizon)?;
         let segment_bytes = self.store.geometry().hot_segment_bytes;
         let shares = shares_of(&batch, errand.threads, segment_bytes);
-        let homed = map_parallel(&shares, errand.threads, |share| {
+        let mut homed = map_parallel(&shares, errand.threads, |share| {
             self.home_share(&compactor, &batch, share, horizon, errand)
         })?;
         stop_point!("compact.before_install");
+        homed.iter_mut().for_each(|share| share.written.keep());
         install(&shares, &homed);
         stop_point!("compact.after_install");
         let works: Vec<_> = shares.iter().zip(&homed).collect();

@@ -47,7 +47,8 @@ pub(crate) fn adopt_held(db: &Database, mut held: Vec<HeldRow>) -> Result<()> {
         out.end_section(tables.len(), &mut writer)?;
         tables.push(table);
     }
-    let written = out.finish()?;
+    let mut written = out.finish()?;
+    written.keep();
     for (number, table) in tables.iter().enumerate() {
         let pieces = written.of(number);
         if !pieces.is_empty() {

@@ -22,7 +22,7 @@ use crate::row_merge_plan::Need;
 use crate::row_pieces::{Level, codec_of};
 use crate::set_aside::{SetAside, Turn};
 use crate::table::{Index, Table};
-use pbxt_base::{CommitTs, IndexId, Lsn, RowId, SegmentId, TxnId, planted, stop_point};
+use pbxt_base::{CommitTs, IndexId, Lsn, RowId, TxnId, planted, stop_point};
 use pbxt_index::{
     EventStanding, IndexParts, MergeJudge, MergeRange, MergeSources, MergeStop, Run, RunBuilder, RunPiece,
     SeekPos, merge_events,
@@ -168,18 +168,14 @@ impl Database {
             merger.note_end(self, job, section.as_ref().err());
             sections.push(section?);
         }
-        let id = finish(writer, sections.iter().any(Option::is_some))?;
-        let file = id
-            .map(|id| PieceFile::open(&self.store, SegmentClass::Meta, id))
-            .transpose()?;
+        let mut files = LoadFiles::new(self);
+        let outputs = open_sections(self, writer, &sections, &mut files)?;
         stop_point!("merge.before_install");
-        for (job, section) in jobs.iter().zip(sections) {
-            let pieces = match (&file, section) {
-                (Some(file), Some(section)) => vec![RunPiece::open(Arc::clone(file), section)?],
-                _ => Vec::new(),
-            };
-            job.install(&pieces);
-            self.upkeep.counters.merged(job.choice.bytes(), bytes_of(&pieces));
+        files.keep();
+        for (job, output) in jobs.iter().zip(outputs) {
+            let pieces = output.as_slice();
+            job.install(pieces);
+            self.upkeep.counters.merged(job.choice.bytes(), bytes_of(pieces));
         }
         drop(flight);
         Ok(())
@@ -190,13 +186,24 @@ fn bytes_of(pieces: &[Arc<RunPiece>]) -> u64 {
     pieces.iter().map(|piece| piece.stored_bytes()).sum()
 }
 
-/// Finishes a file with sections; one without any is removed.
-fn finish(writer: PieceWriter, has_sections: bool) -> Result<Option<SegmentId>> {
-    if has_sections {
-        Ok(Some(writer.finish()?))
-    } else {
-        Ok(None)
+/// Finishes a file and opens a piece of each section; one without any is removed.
+fn open_sections(
+    db: &Database,
+    writer: PieceWriter,
+    sections: &[Option<u32>],
+    files: &mut LoadFiles,
+) -> Result<Vec<Option<Arc<RunPiece>>>> {
+    if sections.iter().all(Option::is_none) {
+        return Ok(vec![None; sections.len()]);
     }
+    let id = writer.finish()?;
+    files.add(SegmentClass::Meta, id);
+    let file = PieceFile::open(&db.store, SegmentClass::Meta, id)?;
+    let open = |section: u32| RunPiece::open(Arc::clone(&file), section).map_err(Error::from);
+    sections
+        .iter()
+        .map(|section| section.map(open).transpose())
+        .collect()
 }
 
 impl IndexMerger {

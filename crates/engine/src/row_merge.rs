@@ -6,7 +6,7 @@
 //! Rules: S8 a job replaces whole pieces of neighbouring settled runs, and its output takes its place in the oldest of them:
 //! no slot of a row is left between a newer slot and the place where that slot went. S9 "deleted" goes only in a job of the
 //! oldest run. S10 a piece over nothing older is moved down, not rewritten. S53 a merge that fails keeps no other from its turn.
-//! S55 jobs of ranges that have no piece in common may run side by side.
+//! S55 jobs of ranges that have no piece in common may run side by side. S21 the files of all parts of a step go if one of them fails.
 //! Latches and I/O: the merge latch, held for a step: reads and writes cold files; a table's shape latch for an exchange.
 //! After a crash: the checkpoint's shape names the pieces before or those after; files nobody names go.
 
@@ -88,8 +88,9 @@ impl Database {
                 return Err(error);
             }
         }
-        let written: Vec<_> = written.into_iter().filter_map(OnceLock::into_inner).collect();
+        let mut written: Vec<_> = written.into_iter().filter_map(OnceLock::into_inner).collect();
         stop_point!("merge.before_install");
+        written.iter_mut().for_each(WrittenRows::keep);
         for (part, rows) in parts.iter().zip(&written) {
             for &number in part {
                 jobs[number].install(&rows.of(number));

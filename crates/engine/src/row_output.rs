@@ -2,11 +2,13 @@
 //!
 //! Why it exists: compactor and merges write rows of many small tables at once, and many pieces of one large table; a file
 //! of its own for each section would drown the directory, one file for all would live as long as its last section.
-//! Rules: S32 how large a file becomes. B6 (held in flight until the shapes that name it are installed); P1 whatever ends early leaves no file behind.
+//! Rules: S32 how large a file becomes. B6 (held in flight until the shapes that name it are installed). S21 what is not installed leaves no
+//! file behind, whether it ended early or somebody else's part of the same step did.
 //! Latches and I/O: writes piece files; `finish` makes them durable.
 //! After a crash: files that no shape of the checkpoint names are removed at open.
 
 use crate::budget::PieceSizes;
+use crate::bulk_files::LoadFiles;
 use crate::database::Database;
 use crate::error::Result;
 use crate::pieces::PieceJob;
@@ -19,24 +21,34 @@ use std::sync::Arc;
 /// See the module. Dropped before `finish`, it removes its files.
 pub(crate) struct RowOutput<'db> {
     db: &'db Database,
-    job: Option<PieceJob<'db>>,
     writer: Option<PieceWriter>,
     /// Whose the sections of `writer` are.
     sections: Vec<(usize, u32)>,
     /// Finished files with the owners of their sections.
-    files: Vec<(SegmentId, Vec<(usize, u32)>)>,
+    finished: Vec<(SegmentId, Vec<(usize, u32)>)>,
     /// A section is open in `writer`.
     is_open: bool,
     sizes: PieceSizes,
+    /// The finished files once more, to be removed.
+    files: LoadFiles,
+    // Behind the files: a checkpoint removes what nobody holds.
+    job: PieceJob<'db>,
 }
 
-/// Durable pieces with their owners, held in flight (rule B6) until this is dropped.
+/// Durable pieces with their owners, held in flight (rule B6) until this is dropped. Unless they are kept their files go then.
 pub(crate) struct WrittenRows<'db> {
     pub pieces: Vec<(usize, Arc<RowPiece>)>,
-    _job: Option<PieceJob<'db>>,
+    files: LoadFiles,
+    // Behind the files: a checkpoint removes what nobody holds.
+    _job: PieceJob<'db>,
 }
 
 impl WrittenRows<'_> {
+    /// The pieces are about to be installed, which cannot fail.
+    pub(crate) fn keep(&mut self) {
+        self.files.keep();
+    }
+
     /// Bytes of all pieces.
     pub(crate) fn bytes(&self) -> u64 {
         self.pieces.iter().map(|(_, piece)| piece.stored_bytes()).sum()
@@ -53,12 +65,13 @@ impl<'db> RowOutput<'db> {
     pub(crate) fn new(db: &'db Database) -> Self {
         Self {
             db,
-            job: Some(db.flight.begin(&db.store)),
+            job: db.flight.begin(&db.store),
             writer: None,
             sections: Vec::new(),
-            files: Vec::new(),
+            finished: Vec::new(),
             is_open: false,
             sizes: db.piece_sizes(),
+            files: LoadFiles::new(db),
         }
     }
 
@@ -112,7 +125,8 @@ impl<'db> RowOutput<'db> {
     fn end_file(&mut self) -> Result<()> {
         if let Some(writer) = self.writer.take() {
             let id = writer.finish()?;
-            self.files.push((id, std::mem::take(&mut self.sections)));
+            self.files.add(SegmentClass::Cold, id);
+            self.finished.push((id, std::mem::take(&mut self.sections)));
         }
         Ok(())
     }
@@ -121,25 +135,52 @@ impl<'db> RowOutput<'db> {
     pub(crate) fn finish(mut self) -> Result<WrittenRows<'db>> {
         self.end_file()?;
         let mut pieces = Vec::new();
-        for (id, sections) in &self.files {
+        for (id, sections) in &self.finished {
             let file = PieceFile::open(&self.db.store, SegmentClass::Cold, *id)?;
             for (owner, section) in sections {
                 pieces.push((*owner, Arc::new(RowPiece::open(Arc::clone(&file), *section)?)));
             }
         }
-        self.files.clear();
         Ok(WrittenRows {
             pieces,
-            _job: self.job.take(),
+            files: self.files,
+            _job: self.job,
         })
     }
 }
 
-impl Drop for RowOutput<'_> {
-    fn drop(&mut self) {
-        for (id, _) in &self.files {
-            // Nothing names it. If it cannot go now, the next checkpoint or opening removes it.
-            let _ = self.db.store.remove_piece(SegmentClass::Cold, *id);
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::Options;
+    use crate::row_writer::row_writer_tests::schema;
+    use pbxt_rows::RowBuilder;
+    use pbxt_segment::{Codec, Geometry};
+    use pbxt_testkit::SimDisk;
+
+    /// Rule S21: as when another thread of the same step fails.
+    #[test]
+    fn what_was_finished_and_is_not_installed_leaves_no_file() {
+        let options = Options {
+            geometry: Geometry::small(),
+            cache_bytes: 1 << 20,
+            background: false,
+            ..Options::default()
+        };
+        let db = Database::open(Arc::new(SimDisk::new()), &options).expect("a new database");
+        let (schema, mut payload) = (schema(), Vec::new());
+        let mut row = RowBuilder::new(&schema);
+        row.set(0, Some(b"value")).expect("a value");
+        row.finish(&mut payload).expect("a payload");
+        let mut out = RowOutput::new(&db);
+        let mut writer = RowWriter::new(&schema, Codec::Plain);
+        out.push(&mut writer, TableId::new(1), RowId::new(1), Some(&payload))
+            .expect("written");
+        out.end_section(0, &mut writer).expect("written");
+        let written = out.finish().expect("durable");
+        let files = || db.store.list(SegmentClass::Cold).expect("listed").len();
+        assert_eq!((files(), written.of(0).len()), (1, 1));
+        drop(written);
+        assert_eq!(files(), 0, "S21");
     }
 }
