@@ -43,7 +43,8 @@ const SLICE_BYTES: u64 = 4 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct IndexMerger {
     quiet: Quiet<IndexId, IndexParts>,
-    large: Option<LargeJob>,
+    /// One for a table at most: upkeep's, and those of commands.
+    large: Vec<LargeJob>,
     aside: SetAside<IndexId>,
 }
 
@@ -125,11 +126,12 @@ impl Database {
     pub(crate) fn index_merge_step_for(&self, errand: &Errand<'_>) -> Result<Progress> {
         let mut merger = errand.turn(self, &self.upkeep.indexes)?;
         self.poison.check()?;
-        if let Some(mut large) = merger.large.take() {
+        if let Some(mut large) = merger.take_large(errand) {
             let flight = self.flight.resume(large.flight);
             match large.step(self, errand) {
                 Ok(true) => {
-                    merger.large = Some(large);
+                    // In front: what it has written is of use when all of it is there.
+                    merger.large.insert(0, large);
                     flight.detach();
                 }
                 ended => {
@@ -154,7 +156,7 @@ impl Database {
         let Some(job) = large.into_iter().next() else {
             return Ok(if moved { Progress::Worked } else { Progress::Idle });
         };
-        merger.large = Some(LargeJob::begin(self, job));
+        merger.large.push(LargeJob::begin(self, job));
         Ok(Progress::Worked)
     }
 
@@ -228,12 +230,19 @@ impl IndexMerger {
                 })
                 .is_some()
         };
-        self.large.is_some()
+        !self.large.is_empty()
             || db
                 .catalog
                 .tables()
                 .iter()
                 .any(|table| table.indexes.iter().any(|index| is_due(table, index)))
+    }
+
+    /// A job that has begun, of a table that the errand is for: that of another one is not a command's to do, to fail with, or to end (rule OP1).
+    fn take_large(&mut self, errand: &Errand<'_>) -> Option<LargeJob> {
+        let is_wanted = |large: &LargeJob| errand.is_for(large.job.table.id);
+        let at = self.large.iter().position(is_wanted)?;
+        Some(self.large.remove(at))
     }
 
     /// Rule S53.

@@ -1,20 +1,23 @@
 //! Optimize: one table comes into as few and as full files as can be while others read and write it, and whatever ends that loses
 //! nothing (rules OP1 to OP6 of docs/storage.md).
 
+mod common;
 #[cfg(feature = "stop-points")]
 #[path = "common/hold.rs"]
 mod hold;
 #[path = "common/store.rs"]
 mod store;
 
+use common::put;
 use pbxt::{Error, Optimized, Progress, RunLevel, RunLine, WaitObserver, optimize_table};
 use pbxt_base::{Error as StorageError, Lsn, RowId};
 use pbxt_index::RunPiece;
 use pbxt_io::Disk;
 use pbxt_segment::{PieceFile, SegmentClass};
 use pbxt_sim::client::Client;
-use pbxt_sim::table::{PlayRow, PlayTable};
+use pbxt_sim::table::{NAME_INDEX, PlayRow, PlayTable};
 use pbxt_sim::world::geometry;
+use pbxt_testkit::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use store::Store;
@@ -431,6 +434,87 @@ fn who_optimizes_a_damaged_table_is_told_each_time() {
     assert_eq!(
         store.client.count(&store.table).expect("counted"),
         left.len() as u64
+    );
+}
+
+/// Begins a merge of upkeep that takes several steps, of an index of a second table; that table.
+fn large_merge_of_another(store: &mut Store) -> PlayTable {
+    const ROWS: u32 = 12_000;
+    let table = PlayTable::create(&store.db, "large").expect("a table");
+    let mut rng = Rng::new(4);
+    for ids in [0..ROWS, ROWS..2 * ROWS] {
+        let loaded = store.client.statement(|session| {
+            session.bulk_begin(&table.table, u64::MAX, false);
+            for id in ids {
+                let mut row = PlayRow::new(id);
+                row.name = vec![0; 240];
+                rng.fill(&mut row.name);
+                put(session, &table, &row)?;
+            }
+            session.bulk_end(&table.table, false)
+        });
+        loaded.expect("a load");
+        store.client.session.commit().expect("a commit");
+    }
+    store.db.checkpoint_step().expect("a checkpoint");
+    store.db.housekeeping_step();
+    let read = || store.db.upkeep_counters().merge_bytes_read.get();
+    loop {
+        let before = read();
+        assert_eq!(store.db.index_merge_step().expect("merged"), Progress::Worked);
+        // The step that begins it does nothing else.
+        if read() == before {
+            return table;
+        }
+    }
+}
+
+fn name_runs(store: &Store, table: &str) -> usize {
+    let runs = runs_of(store, table).into_iter();
+    runs.filter(|run| run.index.as_deref() == Some("by_name")).count()
+}
+
+/// Rules OP1, OP6: neither is it a part of the command, nor does it count as one.
+#[test]
+fn a_large_merge_of_another_table_is_left_to_upkeep() {
+    let mut store = Store::new();
+    let left = worn(&mut store);
+    large_merge_of_another(&mut store);
+    assert_eq!(name_runs(&store, "large"), 2, "so it was meant");
+    optimized(&mut store);
+    assert_eq!(name_runs(&store, "large"), 2, "OP1");
+    for run in runs_of(&store, "t") {
+        assert_eq!(
+            (run.level, run.entries),
+            (RunLevel::Base, left.len() as u64),
+            "OP1: {run:?}"
+        );
+    }
+    store.shows(left);
+    while store.db.index_merge_step().expect("merged") == Progress::Worked {}
+    assert_eq!(name_runs(&store, "large"), 1, "upkeep goes on with it");
+}
+
+/// Rule S53.
+#[test]
+fn damage_that_a_merge_of_another_table_meets_is_not_told() {
+    let mut store = Store::new();
+    let left = worn(&mut store);
+    let damaged = large_merge_of_another(&mut store);
+    let own = u64::from(damaged.table.indexes[NAME_INDEX].def.id.raw());
+    for (file, number, _) in sections(&store, SegmentClass::Meta)
+        .into_iter()
+        .filter(|found| found.2 == own)
+    {
+        let at = file.sections()[number as usize].block_offset(0) + 20;
+        store.disk.flip_bit(file.name(), at, 3).expect("flipped");
+    }
+    optimized(&mut store);
+    store.shows(left);
+    let merged = store.db.index_merge_step();
+    assert!(
+        matches!(merged, Err(Error::Storage(StorageError::Corrupt { .. }))),
+        "upkeep meets it: {merged:?}"
     );
 }
 
