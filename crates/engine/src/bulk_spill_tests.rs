@@ -1,4 +1,4 @@
-//! Parts of any length.
+//! Parts of any length, and what they take of memory.
 
 use super::*;
 use crate::bulk_keys::KeySorter;
@@ -65,4 +65,31 @@ fn a_part_of_any_length_is_read_back_in_order() {
         merged.advance().expect("readable");
     }
     assert!(merged.entry().is_none());
+}
+
+/// Rule L9.
+#[test]
+fn keys_of_a_part_take_no_memory_while_it_waits() {
+    const KEYS: u64 = 2000;
+    let db = database();
+    let mut spill = KeySorter::new(&db, 1).new_spill().expect("a new file");
+    spill.begin(0);
+    let mut key = vec![0; 3000];
+    for row in 0..KEYS {
+        key[..8].copy_from_slice(&row.to_le_bytes());
+        let entry = KeyEntry {
+            key: &key,
+            row: RowId::new(row),
+            claim: false,
+            unpack: &[],
+        };
+        spill.push(&entry).expect("spilled");
+    }
+    spill.end().expect("spilled");
+    let parts = spill.finish(0).expect("a whole file");
+    let (bytes, blocks) = (
+        parts[0].file.file.memory_bytes(),
+        KEYS as usize * key.len() / BLOCK_BYTES,
+    );
+    assert!(bytes < 100 * blocks, "{bytes} bytes for {blocks} blocks");
 }
