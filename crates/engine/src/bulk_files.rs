@@ -31,6 +31,11 @@ impl LoadFiles {
         self.files.push((class, id));
     }
 
+    /// All of them.
+    pub(crate) fn list(&self) -> Vec<(SegmentClass, SegmentId)> {
+        self.files.clone()
+    }
+
     /// From now on something names them.
     pub(crate) fn keep(&mut self) {
         self.files.clear();

@@ -192,11 +192,6 @@ impl KeySorter {
     pub(crate) fn parts_of(&self, number: usize) -> &[Part] {
         &self.parts[number]
     }
-
-    /// What holds the files that were begun.
-    pub(crate) fn into_held(self) -> Held {
-        self.held
-    }
 }
 
 /// The key claimed last.

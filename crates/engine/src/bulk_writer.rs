@@ -41,7 +41,8 @@ pub(crate) struct Loaded {
     pub count: u64,
     /// Removes the files unless they are kept.
     pub files: LoadFiles,
-    _held: [Held; 2],
+    /// Rule B6: these files, until the shape names them.
+    _held: Held,
 }
 
 /// A key that two rows of the load have.
@@ -213,20 +214,22 @@ impl BulkWriter {
 
     /// Ends the load: its files are durable, its runs carry the tag.
     pub(crate) fn finish(mut self, last: Chunk, tag: (TxnId, Lsn)) -> std::result::Result<Loaded, Failed> {
-        // Rule B6: files begun from here on; those before stay held with it until the shape names all of them.
-        let newer = Held::begin(&self.db);
+        // Rule B6: files begun from here on; those before are held with the keys.
+        let held = Held::begin(&self.db);
         let last = self.take_last(last)?;
         self.finish_row_file()?;
         let rows = self.open_rows(tag)?;
         let (runs, unclaimed) = self.build_runs(last.as_ref(), tag, &rows)?;
         stop_point!("bulk.after_files");
+        // There are no others to come, and it may have to wait for a key for long.
+        held.narrow_to(self.files.list());
         Ok(Loaded {
             rows: Arc::new(rows),
             runs,
             unclaimed,
             count: self.count,
             files: self.files,
-            _held: [self.keys.into_held(), newer],
+            _held: held,
         })
     }
 

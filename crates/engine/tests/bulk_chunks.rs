@@ -1,10 +1,10 @@
-//! Bulk loads by their chunks: when they are handed over, and which files they go into and in which order
-//! rows stand (rules L13, L15 and L16).
+//! Bulk loads by their chunks: when they are handed over, which files they go into and hold, and in which order
+//! rows stand (rules L13, L15, L16 and B6).
 
 mod common;
 
 use common::{put, row, shuffled};
-use pbxt::{Database, KeyChanges, NewVersion, Options, TableDef};
+use pbxt::{Database, KeyChanges, NewVersion, Options, SessionConfig, TableDef};
 use pbxt_segment::SegmentClass;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable, definition};
@@ -29,6 +29,13 @@ fn large_load(rows: u32) -> (Arc<Database>, PlayTable, Vec<PlayRow>) {
         }
     };
     (db, table, (1..=rows).map(of).collect())
+}
+
+/// Files of rows, entries and images.
+fn piece_files(db: &Database) -> usize {
+    let sizes = db.store().sizes().expect("listed");
+    let is_of_pieces = |class: &SegmentClass| [SegmentClass::Cold, SegmentClass::Meta].contains(class);
+    sizes.iter().filter(|(class, ..)| is_of_pieces(class)).count()
 }
 
 /// Bytes of files of rows.
@@ -229,4 +236,48 @@ fn a_load_that_ends_with_a_whole_chunk_keeps_its_gathered_rows() {
     let count = put_rows.expect("a load");
     client.session.commit().expect("a commit");
     assert_eq!(client.scan(&table).expect("a scan").len(), count, "L16");
+}
+
+/// Rule B6 is for the files of the load alone: what others supersede while it waits goes with the next checkpoint.
+#[test]
+fn a_load_that_waits_for_a_key_keeps_no_files_of_others() {
+    let (db, table) = small_chunks();
+    let [mut loader, mut first, mut other] = [1, 2, 3].map(|number| Client::new(&db, number));
+    let beside = PlayTable::create(&db, "beside").expect("a new table");
+    let changed = other.insert(&beside, &various(1)).expect("an insert");
+    other.session.commit().expect("a commit");
+    first.insert(&table, &various(77)).expect("an insert");
+    loader.session.configure(SessionConfig {
+        lock_wait_timeout_ms: 20_000,
+        ..SessionConfig::default()
+    });
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(|| {
+            let done = loader.statement(|session| {
+                session.bulk_begin(&table.table, u64::MAX, false);
+                (1..=20_000).try_for_each(|id| put(session, &table, &various(id)))?;
+                session.bulk_end(&table.table, false)
+            });
+            done.expect("a load");
+            loader.session.commit().expect("a commit");
+        });
+        while db.list_lock_waits().lines.is_empty() {
+            std::thread::yield_now();
+        }
+        let files = [1, 2, 3].map(|memo| {
+            let updated = other.update(&beside, changed, |row| PlayRow {
+                memo: Some(Arc::from([memo])),
+                ..row.clone()
+            });
+            updated.expect("an update").expect("there");
+            other.session.commit().expect("a commit");
+            // With the first one entries in memory become runs; then only the image is another one.
+            db.checkpoint_step().expect("a checkpoint");
+            piece_files(&db)
+        });
+        first.session.rollback().expect("a rollback");
+        loading.join().expect("the load ends");
+        assert_eq!(files, [files[0]; 3], "images that nothing needs have gone");
+    });
+    assert_eq!(loader.count(&table).expect("counted"), 20_000);
 }
