@@ -86,13 +86,26 @@ impl Directory {
         format!("{}/{}", self.disk.location(), segment_name(class, id))
     }
 
-    /// Bytes of a segment file; none if it has gone meanwhile.
-    pub(crate) fn bytes(&self, (class, id): Place) -> Result<Option<u64>> {
-        let name = segment_name(class, id);
-        if !self.disk.exists(&name)? {
-            return Ok(None);
+    /// Bytes of a segment file; none if it has gone meanwhile. A name that stays and leads to no file is damage.
+    pub(crate) fn bytes(&self, place: Place) -> Result<Option<u64>> {
+        let name = segment_name(place.0, place.1);
+        if self.disk.exists(&name)? {
+            return self.disk.open(&name, false)?.len().map(Some);
         }
-        self.disk.open(&name, false)?.len().map(Some)
+        if self.names_now()?.contains(&place) {
+            return Err(Error::Corrupt {
+                file: self.name(place),
+                offset: 0,
+                expected: "a file".into(),
+                found: "a link that leads to none".into(),
+            });
+        }
+        Ok(None)
+    }
+
+    /// Segments that the directory names by now.
+    pub(crate) fn names_now(&self) -> Result<Vec<Place>> {
+        Ok(places_of(&self.disk.list()?))
     }
 
     /// Reads the header of a segment file and checks that it belongs there.

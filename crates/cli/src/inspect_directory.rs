@@ -6,6 +6,7 @@ use crate::directory::{Directory, Head, Place};
 use crate::failure::Outcome;
 use crate::manifest_file::Facts;
 use crate::manifests::{ManifestFile, NAMES};
+use crate::missing::Missing;
 use crate::opened::{self, Opened};
 use crate::piece_content::name_of;
 use crate::text::size;
@@ -41,21 +42,7 @@ pub(crate) fn inspect(directory: &Directory, open: bool, out: &mut dyn Write) ->
         is_good &= good;
         writeln!(out, "{line}")?;
     }
-    for (class, id) in facts
-        .iter()
-        .flat_map(|facts| facts.sealed.keys().chain(&facts.begun))
-    {
-        if !directory.places.contains(&(*class, *id)) {
-            is_good = false;
-            writeln!(
-                out,
-                "{:18} {:>10} {:>11}  missing      the manifest lists it",
-                segment_name(*class, *id),
-                "-",
-                "-"
-            )?;
-        }
-    }
+    is_good &= print_missing(directory, out)?;
     if let Some(opened) = opened {
         opened.print_tables(out)?;
     }
@@ -130,6 +117,23 @@ fn print_manifests(directory: &Directory, out: &mut dyn Write) -> Outcome<bool> 
     Ok(is_good)
 }
 
+/// Lines of files that have to be there and are not. True if there are none.
+fn print_missing(directory: &Directory, out: &mut dyn Write) -> Outcome<bool> {
+    let missing = Missing::find(directory)?;
+    let mut is_good = true;
+    for (places, why) in [
+        (&missing.of_manifest, "the manifest lists it"),
+        (&missing.of_image, "the checkpoint names it"),
+    ] {
+        for (class, id) in places {
+            is_good = false;
+            let name = segment_name(*class, *id);
+            writeln!(out, "{name:18} {:>10} {:>11}  missing      {why}", "-", "-")?;
+        }
+    }
+    Ok(is_good)
+}
+
 /// The line of a segment file, and whether what was looked at is good.
 fn describe(
     directory: &Directory,
@@ -138,16 +142,16 @@ fn describe(
     orphans: Option<&BTreeSet<Place>>,
 ) -> Result<(String, bool)> {
     let name = segment_name(place.0, place.1);
-    let Some(bytes) = directory.bytes(place)? else {
-        return Ok((
-            format!(
-                "{name:18} {:>10} {:>11}  gone         removed meanwhile",
-                "-", "-"
-            ),
-            true,
-        ));
+    let without_size =
+        |state: &str, content: &str| format!("{name:18} {:>10} {:>11}  {state:12} {content}", "-", "-");
+    let bytes = match directory.bytes(place) {
+        Ok(Some(bytes)) => size(bytes),
+        Ok(None) => return Ok((without_size("gone", "removed meanwhile"), true)),
+        Err(error @ Error::Corrupt { .. }) => {
+            return Ok((without_size("damaged", &error.to_string()), false));
+        }
+        Err(error) => return Err(error),
     };
-    let bytes = size(bytes);
     Ok(match directory.head(place, facts)? {
         Head::Damaged(error) => (
             format!("{name:18} {bytes:>10} {:>11}  damaged      {error}", "-"),

@@ -24,6 +24,7 @@ mod manifest_file;
 #[allow(unreachable_pub, reason = "public where they come from")]
 mod manifest_record;
 mod manifests;
+mod missing;
 mod opened;
 mod piece_content;
 mod report;

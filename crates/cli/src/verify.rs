@@ -12,12 +12,13 @@ use crate::failure::{Failure, Outcome};
 use crate::inspect_directory::bare;
 use crate::manifest_file::Facts;
 use crate::manifests::{ManifestFile, NAMES};
+use crate::missing::{Missing, image_of};
 use crate::report::Report;
 use crate::text::count;
 use crate::{opened, verify_files, verify_log};
 use pbxt_base::Error;
 use pbxt_segment::{SegmentClass, SegmentHeader, SegmentStore, segment_name};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -49,11 +50,13 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Outcome<bool> {
         live: args.live,
     };
     headers(&mut subject, &mut report)?;
-    missing(&subject, &mut report)?;
+    let missing = Missing::find(&directory)?;
+    gone(&directory, &missing, &mut report)?;
     if let Some(store) = view(&subject)? {
         verify_files::sealed(&subject, &store, &mut report)?;
         verify_log::log(&subject, &store, &mut report)?;
-        verify_files::pieces(&subject, &store, &mut report)?;
+        let unsound = verify_files::pieces(&subject, &store, &mut report)?;
+        image(&subject, missing, &unsound, &mut report)?;
         verify_files::blobs(&subject, &store, &mut report)?;
     }
     if report.findings() == 0 && !args.live {
@@ -163,23 +166,37 @@ fn unbegun(subject: &Subject<'_>, place: Place, report: &mut Report<'_>) -> Outc
 }
 
 /// Files that have to be there and are not.
-fn missing(subject: &Subject<'_>, report: &mut Report<'_>) -> Outcome<()> {
-    let Some(facts) = subject.facts else {
-        return Ok(());
-    };
-    let image = facts
-        .checkpoint
-        .map(|checkpoint| (SegmentClass::Meta, checkpoint.image));
-    let told = facts.sealed.keys().chain(&facts.begun).copied().chain(image);
-    for place in told.filter(|place| !subject.directory.places.contains(place)) {
-        report.finding(Error::Corrupt {
-            file: subject.directory.name(place),
-            offset: 0,
-            expected: "a file the manifest lists".into(),
-            found: "no such file".into(),
-        })?;
+fn gone(directory: &Directory, missing: &Missing, report: &mut Report<'_>) -> Outcome<()> {
+    for (places, expected) in [
+        (&missing.of_manifest, "a file the manifest lists"),
+        (&missing.of_image, "a file the checkpoint names"),
+    ] {
+        for place in places {
+            report.finding(Error::Corrupt {
+                file: directory.name(*place),
+                offset: 0,
+                expected: expected.into(),
+                found: "no such file".into(),
+            })?;
+        }
     }
     Ok(())
+}
+
+/// An image whose checksums are good and whose items are not; damage of its header or blocks has been told.
+fn image(
+    subject: &Subject<'_>,
+    missing: Missing,
+    unsound: &BTreeSet<Place>,
+    report: &mut Report<'_>,
+) -> Outcome<()> {
+    let place = subject.facts.and_then(image_of);
+    let is_told = place.is_none_or(|place| !subject.sound.contains_key(&place) || unsound.contains(&place));
+    match missing.unknown {
+        Some(pbxt::Error::Storage(error)) if !is_told => report.finding(error),
+        Some(error) if !is_told => report.sentence(&error.to_string()),
+        _ => Ok(()),
+    }
 }
 
 /// The storage floor's view of what is not damaged; none if there is nothing to look at.
@@ -198,9 +215,8 @@ fn view(subject: &Subject<'_>) -> Outcome<Option<Arc<SegmentStore>>> {
     shown
         .begun
         .retain(|place| subject.sound.contains_key(place) && is_there(place));
-    shown.checkpoint = facts.checkpoint.filter(|checkpoint| {
-        let image = (SegmentClass::Meta, checkpoint.image);
-        subject.directory.places.contains(&image) && is_there(&image)
+    shown.checkpoint = facts.checkpoint.filter(|_| {
+        image_of(facts).is_some_and(|image| subject.sound.contains_key(&image) && is_there(&image))
     });
     Ok(Some(subject.directory.store(&shown)?))
 }

@@ -4,7 +4,7 @@
 //! of its blocks is looked at, so that the finding names the block and not the file alone. S50 a running database may give back the room
 //! of dead values while their file is read here: what the newest checkpoint by then knows to be dead is no finding.
 
-use crate::directory::Directory;
+use crate::directory::{Directory, Place};
 use crate::failure::Outcome;
 use crate::inspect_blob::dead_of;
 use crate::report::Report;
@@ -14,6 +14,7 @@ use pbxt_base::{Error, Result, SegmentId};
 use pbxt_segment::{
     BlobWalk, Found, PieceFile, PieceWalk, Section, SegmentClass, SegmentHeader, SegmentStore,
 };
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -47,8 +48,13 @@ pub(crate) fn sealed(subject: &Subject<'_>, store: &SegmentStore, report: &mut R
     ))
 }
 
-/// Reads every block of every piece file.
-pub(crate) fn pieces(subject: &Subject<'_>, store: &SegmentStore, report: &mut Report<'_>) -> Outcome<()> {
+/// Reads every block of every piece file. Those of which something was told.
+pub(crate) fn pieces(
+    subject: &Subject<'_>,
+    store: &SegmentStore,
+    report: &mut Report<'_>,
+) -> Outcome<BTreeSet<Place>> {
+    let mut unsound = BTreeSet::new();
     let is_piece = |header: &&SegmentHeader| matches!(header.class, SegmentClass::Cold | SegmentClass::Meta);
     for header in subject.sound.values().filter(is_piece) {
         let name = short_name((header.class, header.id));
@@ -56,9 +62,9 @@ pub(crate) fn pieces(subject: &Subject<'_>, store: &SegmentStore, report: &mut R
         if has_gone(subject, header)? {
             continue;
         }
+        let before = report.findings();
         match opened {
             Ok(file) => {
-                let before = report.findings();
                 blocks(&file, report)?;
                 if report.findings() == before {
                     let blocks: usize = file.sections().iter().map(Section::block_count).sum();
@@ -72,8 +78,11 @@ pub(crate) fn pieces(subject: &Subject<'_>, store: &SegmentStore, report: &mut R
             Err(error) if may_be_unfinished(subject, header) => report.finding_with(&error, UNFINISHED)?,
             Err(error) => report.finding(error)?,
         }
+        if report.findings() > before {
+            unsound.insert((header.class, header.id));
+        }
     }
-    Ok(())
+    Ok(unsound)
 }
 
 /// Every block, and the file as a whole if these are good.

@@ -143,6 +143,64 @@ fn a_piece_file_that_nothing_names_is_an_orphan() {
     assert!(orphan(&text).contains(" orphan ") && code == 0, "{text}");
 }
 
+/// Names of the files of a database that the table of `inspect --open` calls so.
+fn called(directory: &Path, state: &str) -> Vec<String> {
+    let (text, _) = answer(&["inspect", "--open", text_of(directory)]);
+    let lines = text.lines().filter(|line| line.contains(&format!(" {state} ")));
+    lines
+        .filter_map(|line| line.split(' ').next())
+        .filter(|name| name.ends_with(".seg"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn a_file_that_the_checkpoint_names_and_that_is_gone_is_a_finding() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fill(directory.path(), |db| db.close().expect("closed"));
+    let named = called(directory.path(), "named");
+    for class in ["cold-", "meta-"] {
+        assert!(
+            named.iter().any(|name| name.starts_with(class)),
+            "{class}: {named:?}"
+        );
+    }
+    let image = called(directory.path(), "image");
+    for name in named.iter().chain(&image) {
+        let (path, away) = (directory.path().join(name), directory.path().join("away"));
+        std::fs::rename(&path, &away).expect("renamed");
+        for is_link in [false, true] {
+            if is_link {
+                std::os::unix::fs::symlink("nowhere", &path).expect("a link");
+            }
+            for option in ["--open", "--live"] {
+                let (text, code) = answer(&["verify", option, text_of(directory.path())]);
+                let findings = text.matches("finding: ").count();
+                let sentence = format!("{name}' is damaged at offset 0: expected a file");
+                assert!(
+                    text.contains(&sentence) && code == 1,
+                    "{option} {name}, link {is_link}: {text}"
+                );
+                assert_eq!(findings, 1, "told once: {text}");
+            }
+            let (text, code) = answer(&["inspect", text_of(directory.path())]);
+            let line = text
+                .lines()
+                .find(|line| line.starts_with(name))
+                .unwrap_or_default();
+            let state = if is_link { " damaged " } else { " missing " };
+            assert!(
+                line.contains(state) && code == 1,
+                "{name}, link {is_link}: {text}"
+            );
+        }
+        std::fs::remove_file(&path).expect("removed");
+        std::fs::rename(&away, &path).expect("renamed");
+    }
+    let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
+    assert_eq!(code, 0, "all is as it was: {text}");
+}
+
 #[test]
 fn what_recovery_or_a_check_finds_is_a_finding() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -445,30 +445,6 @@ impl ImageReader {
     }
 }
 
-/// True if the image names this piece file, or is it.
-pub(crate) fn names_file(
-    store: &SegmentStore,
-    image: SegmentId,
-    class: SegmentClass,
-    id: SegmentId,
-) -> Result<bool> {
-    if (class, id) == (SegmentClass::Meta, image) {
-        return Ok(true);
-    }
-    let mut reader = ImageReader::open(store, image)?;
-    while let Some(item) = reader.next_item()? {
-        let (found, run) = match item {
-            ImageItem::RowRun(run) => (SegmentClass::Cold, run),
-            ImageItem::IndexRun(run) => (SegmentClass::Meta, run),
-            _ => continue,
-        };
-        if found == class && run.pieces.iter().any(|(file, _)| *file == id) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 /// Damage of an item, for `in_item`.
 pub(crate) fn damage(expected: impl Into<String>, found: impl Into<String>) -> Error {
     Error::Storage(StorageError::Corrupt {

@@ -134,6 +134,7 @@ mod host_record;
 mod host_statistics;
 mod idle;
 mod image;
+mod image_names;
 mod image_words;
 mod index_build;
 mod index_cursor;
@@ -216,6 +217,7 @@ pub use error::{Blocker, Error, Result};
 pub use foreign_key::{Action, ForeignKey, KeyColumn};
 pub use foreign_list::{ForeignKeyColumn, ForeignKeyInfo};
 pub use host_record::{HostRecordDef, RecordColumn};
+pub use image_names::ImageNames;
 pub use index_build::IndexBuild;
 pub use index_cursor::Seek;
 pub use inventory::{

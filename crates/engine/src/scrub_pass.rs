@@ -11,7 +11,7 @@
 
 use crate::database::Database;
 use crate::error::Result;
-use crate::image::names_file;
+use crate::image_names::ImageNames;
 use crate::scrub_doubts::{Doubts, Nobodys, Search};
 use crate::scrub_pace::Course;
 use crate::scrub_tell::{Damage, Tally};
@@ -319,8 +319,8 @@ impl Database {
             let Some(checkpoint) = self.store.checkpoint() else {
                 return false;
             };
-            match names_file(&self.store, checkpoint.image, class, id) {
-                Ok(is_named) => return is_named,
+            match ImageNames::read(&self.store, checkpoint.image) {
+                Ok(names) => return names.files.contains(&(class, id)),
                 // Replaced meanwhile, or damaged as well.
                 Err(_) if self.store.checkpoint() != Some(checkpoint) => {}
                 Err(_) => return true,

@@ -2,12 +2,14 @@
 //! the program itself.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+use pbxt::{Database, Options};
 use pbxt_base::{Addr, CommitTs, Error, IndexId, Lsn, RowId, SegmentId, TableId, TxnId};
 use pbxt_index::{RunBuilder, Sign};
 use pbxt_io::{Disk, OsDisk, Poison};
 use pbxt_rows::{Column, ColumnKind, RowBlockBuilder, RowBuilder, Schema, SectionExtra, ZoneBuilder};
 use pbxt_segment::{
-    BlobRef, BlobStore, Checkpoint, Codec, Geometry, OpenMode, PieceWriter, SegmentClass, SegmentStore,
+    BlobRef, BlobStore, Checkpoint, Codec, Geometry, OpenMode, PieceFile, PieceWriter, SegmentClass,
+    SegmentStore,
 };
 use pbxt_txlog::{EndRecord, Log, LogOptions, LogScan, Outcome, RowKind, RowRecord, Space};
 use roaring::RoaringTreemap;
@@ -138,16 +140,33 @@ impl Fixture {
         piece.finish().expect("a piece")
     }
 
-    /// A meta file as the image of a checkpoint.
+    /// A meta file as the image of a checkpoint without tables.
     pub(crate) fn image(&self) -> SegmentId {
         let mut piece = PieceWriter::create(&self.store, SegmentClass::Meta).expect("a file");
         piece.begin_section(0, SECTION_IMAGE);
-        piece
-            .push_block(&fence(0), 3, &[7; 900], Codec::Zstd(1))
-            .expect("a block");
+        let items = items_of_no_table();
+        piece.push_block(&[], 2, &items, Codec::Zstd(1)).expect("a block");
         piece.end_section(&[], &[]);
         piece.finish().expect("an image")
     }
+}
+
+/// The items of an image of a database without tables, which only the engine can write.
+fn items_of_no_table() -> Vec<u8> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = Arc::new(OsDisk::open(directory.path(), true).expect("a directory"));
+    let options = Options {
+        geometry: Geometry::small(),
+        background: false,
+        ..Options::default()
+    };
+    let db = Database::open(disk, &options).expect("a database");
+    db.checkpoint_step().expect("a checkpoint");
+    let image = db.store().checkpoint().expect("a checkpoint").image;
+    let image = PieceFile::open(db.store(), SegmentClass::Meta, image).expect("its image");
+    let mut items = Vec::new();
+    image.read_block(0, 0, &mut items).expect("a block");
+    items
 }
 
 /// What `fill` has written where.
