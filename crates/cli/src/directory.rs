@@ -7,15 +7,17 @@
 //! meanwhile; a database that is opened in that time is refused.
 
 use crate::failure::{Failure, Outcome};
+use crate::inspect_directory::bare;
 use crate::keyed_disk;
 use crate::manifest_file::Facts;
 use crate::manifests::{Manifests, NAMES, made_of};
 use crate::view_disk::ViewDisk;
 use pbxt_base::{Error, Result, SegmentId};
-use pbxt_io::Disk;
+use pbxt_io::{Disk, open_to_read};
 use pbxt_segment::{
     Geometry, OpenMode, SEGMENT_HEADER_BYTES, SegmentClass, SegmentHeader, SegmentStore, segment_name,
 };
+use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -125,12 +127,20 @@ impl Directory {
         })
     }
 
-    /// The storage floor's view: the files of the directory, and a manifest that says what `facts` say.
-    pub(crate) fn store(&self, facts: &Facts) -> Result<Arc<SegmentStore>> {
+    /// The storage floor's view: the files of the directory but those that are `hidden`, and a manifest that says what `facts` say.
+    pub(crate) fn store(&self, facts: &Facts, hidden: &BTreeSet<Place>) -> Result<Arc<SegmentStore>> {
         let (name, bytes) = made_of(facts);
         let other = if name == NAMES[0] { NAMES[1] } else { NAMES[0] };
         let disk = ViewDisk::all(&self.path, vec![(name, bytes)])?;
-        open_view(disk.without(other))
+        let hidden = hidden.iter().map(|(class, id)| segment_name(*class, *id));
+        open_view(disk.without(hidden.chain([other.to_owned()])))
+    }
+
+    /// The storage floor's view of one file of the directory: what is wrong with others is not met.
+    pub(crate) fn store_of(&self, (class, id): Place, facts: &Facts) -> Result<Arc<SegmentStore>> {
+        let name = segment_name(class, id);
+        let disk = ViewDisk::one(&self.path, name.clone(), name, vec![made_of(&bare(facts))])?;
+        open_view(disk)
     }
 
     /// The storage floor's own word on the directory as it is.
@@ -236,7 +246,7 @@ fn look_at_lock(directory: &Path) -> Outcome<(Option<File>, Option<Error>)> {
         // Whoever opens a database makes the file first: nobody has opened this copy.
         return Ok((None, None));
     }
-    let mut file = File::open(&path).map_err(failed("open"))?;
+    let mut file = open_to_read(&path)?;
     match file.try_lock_shared() {
         Ok(()) => Ok((Some(file), None)),
         Err(TryLockError::Error(source)) => Err(failed("lock")(source)),

@@ -15,6 +15,7 @@ use crate::{
 };
 use pbxt_base::Error;
 use pbxt_segment::{SEGMENT_HEADER_BYTES, SegmentClass, SegmentHeader};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
@@ -106,7 +107,7 @@ fn dead_beside(path: &Path, header: &SegmentHeader) -> Option<Vec<Range<u64>>> {
     if facts.uuid != header.uuid {
         return None;
     }
-    let store = directory.store(facts).ok()?;
+    let store = directory.store(facts, &BTreeSet::new()).ok()?;
     Some(inspect_blob::dead_of(&store, header.id))
 }
 

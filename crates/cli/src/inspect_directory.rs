@@ -147,7 +147,7 @@ fn describe(
     let bytes = match directory.bytes(place) {
         Ok(Some(bytes)) => size(bytes),
         Ok(None) => return Ok((without_size("gone", "removed meanwhile"), true)),
-        Err(error @ Error::Corrupt { .. }) => {
+        Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
             return Ok((without_size("damaged", &error.to_string()), false));
         }
         Err(error) => return Err(error),
@@ -220,7 +220,7 @@ fn content_of(
         SegmentClass::Blob => ("large values".into(), true),
         SegmentClass::Cold | SegmentClass::Meta => {
             let facts = facts.map_or_else(|| facts_of(header), bare);
-            let store = directory.store(&facts)?;
+            let store = directory.store_of((header.class, header.id), &facts)?;
             match sections_of(&store, header) {
                 Ok(sections) => (sections, true),
                 Err(error @ Error::Corrupt { .. }) => (error.to_string(), false),

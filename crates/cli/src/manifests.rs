@@ -4,7 +4,7 @@
 //! Format: docs/format.md#manifest. The decoder is that of crate segment, see `main`.
 //! Rules: F10 the file that is not superseded counts. F11 only the last append may be torn.
 
-use crate::manifest_file::{Decoded, Facts, decode, encode_image};
+use crate::manifest_file::{Decoded, Facts, decode, encode_image, read_whole};
 use pbxt_base::{Error, Result};
 use pbxt_io::Disk;
 
@@ -123,10 +123,7 @@ pub(crate) fn made_of(facts: &Facts) -> (&'static str, Vec<u8>) {
 
 /// All bytes of a manifest file.
 pub(crate) fn bytes_of(disk: &dyn Disk, name: &str) -> Result<Vec<u8>> {
-    let file = disk.open(name, false)?;
-    let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(0)];
-    file.read_at(&mut bytes, 0)?;
-    Ok(bytes)
+    read_whole(&*disk.open(name, false)?)
 }
 
 fn read(disk: &dyn Disk, index: usize) -> Result<ManifestFile> {

@@ -7,7 +7,6 @@
 //! first: what the manifest does not name any more behind the look for it is not missed.
 
 use crate::directory::{Directory, Place};
-use crate::inspect_directory::bare;
 use crate::manifest_file::Facts;
 use crate::manifests::Manifests;
 use pbxt::ImageNames;
@@ -74,12 +73,10 @@ fn of_checkpoint(directory: &Directory, facts: &Facts) -> pbxt::Result<BTreeSet<
     let Some(checkpoint) = facts.checkpoint else {
         return Ok(BTreeSet::new());
     };
-    if !directory
-        .disk
-        .exists(&segment_name(SegmentClass::Meta, checkpoint.image))?
-    {
+    let image = (SegmentClass::Meta, checkpoint.image);
+    if !directory.disk.exists(&segment_name(image.0, image.1))? {
         return Ok(BTreeSet::new());
     }
-    let store = directory.store(&bare(facts))?;
+    let store = directory.store_of(image, facts)?;
     Ok(ImageNames::read(&store, checkpoint.image)?.files)
 }

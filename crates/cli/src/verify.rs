@@ -29,6 +29,8 @@ pub(crate) struct Subject<'d> {
     pub(crate) facts: Option<&'d Facts>,
     /// Headers that are good.
     pub(crate) sound: BTreeMap<Place, SegmentHeader>,
+    /// Files that cannot be opened or read, which is told: nothing else is to meet them.
+    pub(crate) hidden: BTreeSet<Place>,
     /// Only what never changes any more.
     pub(crate) live: bool,
 }
@@ -47,6 +49,7 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Outcome<bool> {
         directory: &directory,
         facts: directory.manifests.facts(),
         sound: BTreeMap::new(),
+        hidden: BTreeSet::new(),
         live: args.live,
     };
     headers(&mut subject, &mut report)?;
@@ -120,9 +123,14 @@ fn headers(subject: &mut Subject<'_>, report: &mut Report<'_>) -> Outcome<()> {
         if facts.is_some_and(|facts| is_below_log(*place, facts)) {
             continue;
         }
-        // Gone meanwhile, or not to be opened, which is told.
-        if report.take(directory.bytes(*place))?.flatten().is_none() {
-            continue;
+        match report.take(directory.bytes(*place))? {
+            Some(Some(_)) => {}
+            // Gone meanwhile.
+            Some(None) => continue,
+            None => {
+                subject.hidden.insert(*place);
+                continue;
+            }
         }
         let is_told = facts.is_none_or(|facts| {
             facts.sealed.contains_key(place) || facts.begun.contains(place) || place.0 != SegmentClass::Hot
@@ -136,7 +144,7 @@ fn headers(subject: &mut Subject<'_>, report: &mut Report<'_>) -> Outcome<()> {
                 "note: {error}; but the manifest has no word of it: it was being begun when the power failed"
             ))?,
             Some(Head::Unbegun) => unbegun(subject, *place, report)?,
-            None => {}
+            None => drop(subject.hidden.insert(*place)),
         }
     }
     report.progress(&format!(
@@ -218,7 +226,7 @@ fn view(subject: &Subject<'_>) -> Outcome<Option<Arc<SegmentStore>>> {
     shown.checkpoint = facts.checkpoint.filter(|_| {
         image_of(facts).is_some_and(|image| subject.sound.contains_key(&image) && is_there(&image))
     });
-    Ok(Some(subject.directory.store(&shown)?))
+    Ok(Some(subject.directory.store(&shown, &subject.hidden)?))
 }
 
 fn view_without_manifest(subject: &Subject<'_>) -> Outcome<Option<Arc<SegmentStore>>> {
@@ -229,7 +237,7 @@ fn view_without_manifest(subject: &Subject<'_>) -> Outcome<Option<Arc<SegmentSto
         uuid: any.uuid,
         ..Facts::default()
     };
-    Ok(Some(subject.directory.store(&bare(&facts))?))
+    Ok(Some(subject.directory.store(&bare(&facts), &subject.hidden)?))
 }
 
 /// True for a hot segment that the newest checkpoint has no use for.

@@ -9,7 +9,7 @@
 use crate::keyed_disk;
 use pbxt_base::{Error, Result};
 use pbxt_io::{Disk, DiskFile, DiskLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ pub(crate) struct ViewDisk {
     memory: BTreeMap<String, Arc<MemoryFile>>,
     /// The only file of the directory that is shown: its name here, and its name there.
     only: Option<(String, String)>,
-    /// A file that is not shown.
-    hidden: String,
+    /// Files that are not shown.
+    hidden: BTreeSet<String>,
 }
 
 impl ViewDisk {
@@ -38,13 +38,13 @@ impl ViewDisk {
             real,
             memory,
             only: None,
-            hidden: String::new(),
+            hidden: BTreeSet::new(),
         })
     }
 
-    /// The same without the file of this name.
-    pub(crate) fn without(self, hidden: &str) -> Self {
-        let hidden = hidden.to_owned();
+    /// The same without the files of these names.
+    pub(crate) fn without(self, hidden: impl IntoIterator<Item = String>) -> Self {
+        let hidden = hidden.into_iter().collect();
         Self { hidden, ..self }
     }
 
@@ -71,7 +71,7 @@ impl ViewDisk {
     /// Name of a file in the directory, if it is shown.
     fn name_there<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         match &self.only {
-            None => (self.hidden != name).then_some(name),
+            None => (!self.hidden.contains(name)).then_some(name),
             Some((here, there)) => (here == name).then_some(there.as_str()),
         }
     }
@@ -120,7 +120,7 @@ impl Disk for ViewDisk {
             Some((here, _)) => names.push(here.clone()),
             None => names.extend(self.real.list()?),
         }
-        names.retain(|name| *name != self.hidden);
+        names.retain(|name| !self.hidden.contains(name));
         names.sort_unstable();
         names.dedup();
         Ok(names)

@@ -13,10 +13,14 @@ use pbxt_segment::{PieceWriter, SegmentClass};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_sim::world::geometry;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+
+/// Of a pipe, and of those that are left for one line.
+const PIPE_BYTES: usize = 64 << 10;
+const ROOM_FOR_A_LINE: usize = 50;
 
 fn open(directory: &Path) -> Arc<Database> {
     let options = Options {
@@ -255,26 +259,30 @@ fn room_that_is_given_back_meanwhile_is_no_damage() {
     let directory = tempfile::tempdir().expect("a directory");
     fill(directory.path(), |db| db.close().expect("closed"));
     let db = open(directory.path());
-    // Whoever opens it waits until somebody can write: then manifest and names have been read, and no value.
-    let gate = directory.path().join("hot-7fffffff.seg");
-    let made = Command::new("mkfifo").arg(&gate).status().expect("mkfifo runs");
-    assert!(made.success(), "{made}");
+    // A pipe with room for one line: whoever writes the second one has read manifest and names, and no value, and waits.
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let filling = [b'-'; PIPE_BYTES - ROOM_FOR_A_LINE - 1];
+    writer.write_all(&filling).expect("room");
+    writer.write_all(b"\n").expect("room");
     let mut child = Command::new(env!("CARGO_BIN_EXE_pbxt"))
         .args(["verify", "--live", text_of(directory.path())])
-        .stdout(Stdio::piped())
+        .stdout(Stdio::from(writer))
         .spawn()
         .expect("the program runs");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-    let first = lines.next().expect("a line").expect("text");
-    assert!(first.starts_with("pbxt.manifest."), "{first}");
+    let written = format!("/proc/{}/io", child.id());
+    while std::fs::read_to_string(&written)
+        .expect("what it has written")
+        .contains("wchar: 0\n")
+    {
+        std::thread::yield_now();
+    }
     thin_out(&db);
     let bytes = std::fs::read(directory.path().join("blob-00000001.seg")).expect("values");
     assert!(bytes[28_672..61_440].iter().all(|byte| *byte == 0), "a hole");
-    let passed = std::fs::OpenOptions::new().read(true).write(true).open(&gate);
-    let passed = passed.expect("the gate opens");
+    let lines = BufReader::new(reader).lines().skip(1);
     let text: Vec<String> = lines.map(|line| line.expect("text")).collect();
     let status = child.wait().expect("it ends");
-    drop(passed);
+    assert!(text[0].starts_with("pbxt.manifest."), "{text:?}");
     assert!(
         text.iter().any(|line| line.starts_with("blob-00000001.seg: ")),
         "{text:?}"

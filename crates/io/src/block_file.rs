@@ -10,7 +10,7 @@
 //! Latches and I/O: none; reads only.
 
 use crate::disk::{DiskFile, ReadRequest};
-use crate::os_disk::{at_offset, failure, missing_bytes};
+use crate::os_disk::{at_offset, failure, missing_bytes, open_file};
 use crate::page_buffer::{BUFFER_BYTES, PageBuffer};
 use crate::ring::{DEPTH, ReadSlot, ReadSlots, RingRead};
 use pbxt_base::{Error, Result};
@@ -66,11 +66,9 @@ impl BlockReads {
         if self.wanted == DirectIo::Off || matches!(self.refusal.get(), Some(Some(_))) {
             return Ok(None);
         }
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_DIRECT)
-            .open(path);
-        let file = match opened {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_DIRECT);
+        let file = match open_file(path, &options) {
             Ok(file) => file,
             Err(source) if is_refusal(&source) => {
                 self.refuse(&source);

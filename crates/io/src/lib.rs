@@ -31,7 +31,7 @@ pub use instruments::{FileKind, FileWork, Instruments, Place, WaitKind, set_inst
 pub use keys::{KeyFile, KeySource, NoKeys, SecretKey};
 pub use lane::{Answer, Lane};
 pub use measured_disk::MeasuredDisk;
-pub use os_disk::{OsDisk, is_passing_want};
+pub use os_disk::{OsDisk, is_passing_want, open_to_read};
 pub use parallel::{for_each_parallel, map_parallel, memory_bytes, parallelism, random_u128};
 pub use poison::Poison;
 pub use worker::{Rank, StopSignal, Worker};

@@ -16,7 +16,7 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -269,6 +269,30 @@ fn is_denied(source: &io::Error) -> bool {
     matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
+/// Opens what has to be a file (rule F16): a pipe would be waited for, and a device has no end. It is looked at first: `O_NONBLOCK` would not
+/// wait either, but some systems take it for a wish that reads of files through a ring do not wait.
+pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    let kind = std::fs::metadata(path)?.file_type();
+    if kind.is_file() {
+        return options.open(path);
+    }
+    let what = if kind.is_dir() {
+        "directory"
+    } else if kind.is_fifo() {
+        "pipe"
+    } else if kind.is_socket() {
+        "socket"
+    } else {
+        "device"
+    };
+    Err(io::Error::other(format!("it is a {what}, and no file")))
+}
+
+/// Opens a file for reading, with the errors of `OsDisk`.
+pub fn open_to_read(path: &Path) -> Result<File> {
+    open_file(path, OpenOptions::new().read(true)).map_err(|source| failure(path, "open", source))
+}
+
 /// A file that is read and written through the page cache.
 #[derive(Debug)]
 pub(crate) struct OsFile {
@@ -279,7 +303,7 @@ pub(crate) struct OsFile {
 impl OsFile {
     /// The existing file at `path`.
     pub(crate) fn open(path: &Path, writable: bool) -> Result<Self> {
-        let opened = OpenOptions::new().read(true).write(writable).open(path);
+        let opened = open_file(path, OpenOptions::new().read(true).write(writable));
         let file = opened.map_err(|source| failure(path, "open", source))?;
         Ok(Self {
             name: path.display().to_string(),

@@ -13,7 +13,7 @@
 //! After a crash: an append in flight is there or not; whoever wanted it finds the fact again from the segments.
 
 use crate::geometry::Geometry;
-use crate::manifest_file::{Decoded, Facts, decode, encode_image};
+use crate::manifest_file::{Decoded, FILE_BYTES_MAX, Facts, decode, encode_image, read_whole};
 use crate::manifest_record::{Checkpoint, ManifestRecord, SealedSegment, frame};
 use crate::names::SegmentClass;
 use parking_lot::Mutex;
@@ -121,7 +121,8 @@ impl Begun {
         }
         let bytes = encode_image(&facts, generation);
         // Four times the image: half of the file, and so as much again as the image, can be appended before the next switch.
-        let capacity = (4 * bytes.len() as u64).next_power_of_two().max(FILE_BYTES_MIN);
+        let wanted = (4 * bytes.len() as u64).next_power_of_two();
+        let capacity = wanted.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX);
         let file = disk.create(name, capacity)?;
         file.write_at(&bytes, 0)?;
         Ok(Self {
@@ -317,8 +318,7 @@ impl Manifest {
             return Ok(0);
         }
         let file = self.disk.open_past_cache(name_of(writer.generation))?;
-        let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(0)];
-        file.read_at(&mut bytes, 0)?;
+        let bytes = read_whole(&*file)?;
         let found = decode(&bytes, file.name())?;
         if (found.generation, found.end as u64) != (writer.generation, writer.end) {
             return Err(Error::Corrupt {
@@ -424,8 +424,10 @@ fn read(disk: &dyn Disk, index: u64, writable: bool) -> Result<Found> {
         Err(error @ Error::Corrupt { .. }) => return Ok(Found::Unreadable(error)),
         file => file?,
     };
-    let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(0)];
-    file.read_at(&mut bytes, 0)?;
+    let mut bytes = match read_whole(&*file) {
+        Err(error @ Error::Corrupt { .. }) => return Ok(Found::Unreadable(error)),
+        bytes => bytes?,
+    };
     refuse_encrypted(&bytes, file.name())?;
     match decode(&bytes, file.name()) {
         Ok(decoded) if decoded.generation % 2 == index => {

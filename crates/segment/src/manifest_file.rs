@@ -5,8 +5,8 @@
 //! Format: docs/format.md#manifest: header of 64 bytes, the records it began with (the *image*, covered by the header),
 //! appended records, zeros.
 //! Rules: F10 a file counts only if its image is whole. F11 an append that does not verify is torn, and taken as never
-//! made, only if no whole record follows; otherwise it is damage.
-//! Latches and I/O: none; bytes in, facts out.
+//! made, only if no whole record follows; otherwise it is damage. F17 no file is longer than 1 GiB.
+//! Latches and I/O: none but the one read of a whole file; bytes in, facts out.
 
 use crate::geometry::Geometry;
 use crate::manifest_record::{Checkpoint, ManifestRecord, SealedSegment, frame, unframe};
@@ -14,11 +14,14 @@ use crate::names::SegmentClass;
 use pbxt_base::codec::{get_u32, get_u64, put_u32, put_u64};
 use pbxt_base::limits::FORMAT_VERSION;
 use pbxt_base::{Error, Lsn, Result, SegmentId, checksum};
+use pbxt_io::DiskFile;
 use std::collections::{BTreeMap, BTreeSet};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PBXTMAN1");
 const HEADER_BYTES: usize = 64;
 const CRC_AT: usize = HEADER_BYTES - 4;
+/// Bytes that a file has at most: what is longer is no manifest, and nobody takes memory for it (rule F17).
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// What the manifest says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -234,6 +237,25 @@ pub(crate) fn decode(bytes: &[u8], file: &str) -> Result<Decoded> {
         ));
     }
     Ok(decoded)
+}
+
+/// All bytes of a file.
+///
+/// # Errors
+/// Those of the medium; `Corrupt` if it is longer than a manifest can be.
+pub(crate) fn read_whole(file: &dyn DiskFile) -> Result<Vec<u8>> {
+    let len = file.len()?;
+    if len > FILE_BYTES_MAX {
+        return Err(Error::Corrupt {
+            file: file.name().to_owned(),
+            offset: FILE_BYTES_MAX,
+            expected: "the end of a manifest".into(),
+            found: format!("{len} bytes"),
+        });
+    }
+    let mut bytes = vec![0; len as usize];
+    file.read_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 /// Generation, and bytes of header and image.
