@@ -23,6 +23,9 @@ pub(crate) enum Failure {
     /// The command line asks for something there is not.
     #[error("{0}")]
     Usage(String),
+    /// Damage was found, and nobody reads on.
+    #[error("something is damaged, and nobody reads what")]
+    Unheard,
 }
 
 impl Failure {

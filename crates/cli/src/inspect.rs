@@ -20,6 +20,10 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
+/// How segments and manifests begin (docs/format.md).
+const SEGMENT_MARK: &[u8] = b"PBXTSEG1";
+const MANIFEST_MARK: &[u8] = b"PBXTMAN1";
+
 /// Prints what is at the path. True if nothing that was looked at is damaged.
 pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Outcome<bool> {
     let path = &args.path;
@@ -40,6 +44,9 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Outcome<bool> {
     if directory::place_of(&name).is_some() && first.iter().all(|byte| *byte == 0) {
         writeln!(out, "{name}: {}, set aside and never begun", size(bytes))?;
         return Ok(true);
+    }
+    if directory::place_of(&name).is_none() {
+        refuse_others(&first, file.name())?;
     }
     let header = SegmentHeader::decode(&first, file.name())?;
     print_header(&name, bytes, &header, out)?;
@@ -127,6 +134,21 @@ fn print_header(name: &str, bytes: u64, header: &SegmentHeader, out: &mut dyn Wr
         header.incarnation
     )?;
     Ok(())
+}
+
+/// A file without the name of a segment and without its mark is something else, and no segment that is damaged.
+fn refuse_others(first: &[u8], file: &str) -> Outcome<()> {
+    if first.starts_with(MANIFEST_MARK) {
+        let [a, b] = NAMES;
+        let sentence = format!("'{file}' is a manifest, and is read under the name it had: '{a}' or '{b}'");
+        return Err(Failure::Usage(sentence));
+    }
+    if first.starts_with(SEGMENT_MARK) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "'{file}' is no file of a PBXT database: it does not begin as one"
+    )))
 }
 
 fn refuse_options(args: &InspectArgs) -> Outcome<()> {

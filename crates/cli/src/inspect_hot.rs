@@ -47,23 +47,24 @@ pub(crate) fn inspect(
             header.cut, header.cut_checksum
         )?,
     }
-    print_footer(&*file, out)?;
+    let is_good = print_footer(&*file, out)?;
     let mut first = [0; SECTOR_BYTES];
     file.read_at(&mut first, pbxt_segment::SEGMENT_HEADER_BYTES as u64)?;
     if first.iter().all(|byte| *byte == 0) {
         writeln!(out, "  no batch yet")?;
-        return Ok(true);
+        return Ok(is_good);
     }
-    print_records(store, header, wanted, out)
+    Ok(print_records(store, header, wanted, out)? && is_good)
 }
 
-fn print_footer(file: &dyn DiskFile, out: &mut dyn Write) -> Outcome<()> {
+/// True if the footer is good, or there is none.
+fn print_footer(file: &dyn DiskFile, out: &mut dyn Write) -> Outcome<bool> {
     let at = file.len()?.saturating_sub(FOOTER_BYTES as u64);
     let mut bytes = [0; FOOTER_BYTES];
     file.read_at(&mut bytes, at)?;
     if bytes.iter().all(|byte| *byte == 0) {
         writeln!(out, "  not sealed")?;
-        return Ok(());
+        return Ok(true);
     }
     match SegmentFooter::decode(&bytes, file.name(), at) {
         Ok(footer) => writeln!(
@@ -71,9 +72,12 @@ fn print_footer(file: &dyn DiskFile, out: &mut dyn Write) -> Outcome<()> {
             "  sealed: the log ends at LSN {}, content hash {:016x}",
             footer.end, footer.hash
         )?,
-        Err(error) => writeln!(out, "  {error}")?,
+        Err(error) => {
+            writeln!(out, "  {error}")?;
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 fn print_records(

@@ -3,7 +3,7 @@
 //! Format: docs/format.md#piece-files.
 //! Latches and I/O: none; one read a block, only of the blocks that are printed.
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::piece_content::{Content, name_of, zone_line};
 use crate::text::{count, hex, ratio, size};
 use pbxt_base::codec::get_u32;
@@ -52,8 +52,12 @@ pub(crate) fn inspect(
         count(blocks as u64, "block"),
         size(file.memory_bytes() as u64)
     )?;
-    if let Some(wanted) = depth.section {
-        file.section(wanted)?;
+    if let Some(wanted) = depth.section.filter(|wanted| *wanted as usize >= sections.len()) {
+        let sections = count(sections.len() as u64, "section");
+        return Err(Failure::Usage(format!(
+            "'{}' has {sections}, numbered from 0: --section {wanted} names none",
+            file.name()
+        )));
     }
     let mut is_good = true;
     for (number, section) in sections.iter().enumerate() {

@@ -5,8 +5,8 @@
 //! with what to do.
 //! State: the keys of the process, given once, before anything is opened.
 
-use crate::failure::Outcome;
-use pbxt_base::Result;
+use crate::failure::{Failure, Outcome};
+use pbxt_base::{Error, Result};
 use pbxt_io::{Disk, EncryptedDisk, KeyFile, KeySource, NoKeys, OsDisk};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -16,10 +16,25 @@ static KEYS: OnceLock<Arc<dyn KeySource>> = OnceLock::new();
 /// Reads the file of keys, if one was named.
 pub(crate) fn use_keys(file: Option<&Path>) -> Outcome<()> {
     if let Some(file) = file {
-        let keys: Arc<dyn KeySource> = Arc::new(KeyFile::open(file)?);
+        let keys: Arc<dyn KeySource> = Arc::new(KeyFile::open(file).map_err(refusal)?);
         KEYS.get_or_init(|| keys);
     }
     Ok(())
+}
+
+/// A file of keys that is none says nothing of the database, and no backup of it helps.
+fn refusal(error: Error) -> Failure {
+    match error {
+        Error::Corrupt {
+            file,
+            offset,
+            expected,
+            found,
+        } => Failure::Usage(format!(
+            "'{file}' is no file of keys: expected {expected} at offset {offset}, found {found}"
+        )),
+        other => Failure::Usage(other.to_string()),
+    }
 }
 
 /// A directory, for reading.

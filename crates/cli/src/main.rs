@@ -45,7 +45,7 @@ mod names {
 use args::{Arguments, Command};
 use clap::Parser;
 use failure::{Failure, Outcome};
-use std::io::{BufWriter, Write, stdout};
+use std::io::{BufWriter, ErrorKind, Write, stdout};
 use std::process::ExitCode;
 
 const DAMAGED: u8 = 1;
@@ -55,19 +55,17 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let mut out = BufWriter::new(stdout().lock());
     let keys = keyed_disk::use_keys(arguments.key_file.as_deref());
-    let result = keys
-        .and_then(|()| run(&arguments.command, &mut out))
-        .and_then(|is_good| {
-            out.flush()?;
-            Ok(is_good)
-        });
+    let result = keys.and_then(|()| run(&arguments.command, &mut out));
+    // What was found before comes first. Whoever has gone away wants to see nothing more.
+    let result = match (result, out.flush()) {
+        (Ok(_), Err(error)) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        (result, _) => result,
+    };
     match result {
         Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(DAMAGED),
+        Ok(false) | Err(Failure::Unheard) => ExitCode::from(DAMAGED),
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            // What was found before comes first; if it cannot be printed, the failure still can.
-            let _ = out.flush();
             eprintln!("pbxt: {failure}");
             match failure {
                 Failure::Storage(error) | Failure::Engine(pbxt::Error::Storage(error))

@@ -1,17 +1,20 @@
 //! Report: what `pbxt verify` says while it works: progress, notes, findings.
 //!
 //! Rules: a finding is one line that names file, offset, expected, found and what to do. Whoever writes scripts counts on
-//! lines that begin with `finding`, and on `--quiet` leaving nothing else.
+//! lines that begin with `finding`, and on `--quiet` leaving nothing else. The exit code holds where nobody reads the lines: what is
+//! verified goes on without them until something is found.
 
 use crate::failure::{Failure, Outcome};
 use pbxt_base::{Error, Result};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 /// See the module.
 pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
     quiet: bool,
     findings: u64,
+    /// Nobody reads what is written.
+    is_unheard: bool,
 }
 
 impl<'o> Report<'o> {
@@ -20,6 +23,7 @@ impl<'o> Report<'o> {
             out,
             quiet,
             findings: 0,
+            is_unheard: false,
         }
     }
 
@@ -30,19 +34,28 @@ impl<'o> Report<'o> {
 
     /// Something that was looked at, or that one should know.
     pub(crate) fn progress(&mut self, line: &str) -> Outcome<()> {
-        if !self.quiet {
-            writeln!(self.out, "{line}")?;
-            // Files take seconds; a line is worth most while one waits for the next.
-            self.out.flush()?;
-        }
-        Ok(())
+        if self.quiet { Ok(()) } else { self.line(line) }
     }
 
     /// A finding in words of our own.
     pub(crate) fn sentence(&mut self, sentence: &str) -> Outcome<()> {
         self.findings += 1;
-        writeln!(self.out, "finding: {sentence}")?;
-        Ok(self.out.flush()?)
+        self.line(&format!("finding: {sentence}"))
+    }
+
+    fn line(&mut self, line: &str) -> Outcome<()> {
+        if !self.is_unheard {
+            // Files take seconds; a line is worth most while one waits for the next.
+            match writeln!(self.out, "{line}").and_then(|()| self.out.flush()) {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => self.is_unheard = true,
+                written => written?,
+            }
+        }
+        if self.is_unheard && self.findings > 0 {
+            // Nothing worse can come.
+            return Err(Failure::Unheard);
+        }
+        Ok(())
     }
 
     /// A finding as the storage floor words it. What is no finding, but keeps the command from its work, is handed back.

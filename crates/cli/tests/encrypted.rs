@@ -2,22 +2,16 @@
 
 mod common;
 
-use common::{answer, flip, state, text_of, wait_until_free};
+use common::{answer, flip, key_file, state, text_of, wait_until_free};
 use pbxt::{Database, Options, TableDef};
 use pbxt_io::{EncryptedDisk, KeyFile, OsDisk};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable, definition};
 use pbxt_sim::world::geometry;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-
-fn key_file(directory: &Path, name: &str, text: &str) -> PathBuf {
-    let path = directory.join(name);
-    std::fs::write(&path, text).expect("written");
-    path
-}
 
 fn disk(directory: &Path, keys: &Path, new_files: Option<u32>) -> EncryptedDisk {
     let disk = Arc::new(OsDisk::open(directory, true).expect("a directory"));

@@ -240,6 +240,13 @@ fn fence(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
+/// A file of keys.
+pub(crate) fn key_file(directory: &Path, name: &str, text: &str) -> PathBuf {
+    let path = directory.join(name);
+    std::fs::write(&path, text).expect("written");
+    path
+}
+
 /// The program with these arguments.
 pub(crate) fn pbxt(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pbxt"))
