@@ -95,7 +95,8 @@ pub(crate) struct InspectArgs {
 /// with its hash in the manifest; the log from its start on, batch by batch, as recovery reads
 /// it; every block of every piece file and the hash of the file; every frame of every large
 /// value. Each finding is one line: file, offset, what was expected, what was found, what to
-/// do.
+/// do. A file for which there is no key or no right is a line that begins with 'unread'; the
+/// others are read.
 ///
 /// A database that a server has open is refused, because what is being written looks
 /// unfinished; --live verifies what never changes any more: sealed segments, finished piece
@@ -122,7 +123,7 @@ pub(crate) struct VerifyArgs {
     /// and large values against each other. Nothing is written
     #[arg(long, conflicts_with = "live")]
     pub(crate) open: bool,
-    /// Print findings only, no progress
+    /// Print findings and what could not be looked at only, no progress
     #[arg(long)]
     pub(crate) quiet: bool,
 }

@@ -4,7 +4,7 @@
 
 use crate::args::InspectArgs;
 use crate::directory::{self, Directory, Lock, split, store_of_one};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Verdict};
 use crate::inspect_hot::Wanted;
 use crate::inspect_piece::Depth;
 use crate::manifests::NAMES;
@@ -24,14 +24,19 @@ use std::path::Path;
 const SEGMENT_MARK: &[u8] = b"PBXTSEG1";
 const MANIFEST_MARK: &[u8] = b"PBXTMAN1";
 
-/// Prints what is at the path. True if nothing that was looked at is damaged.
-pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Outcome<bool> {
+/// Prints what is at the path.
+pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Outcome<Verdict> {
     let path = &args.path;
     if path.is_dir() {
         refuse_options(args)?;
         let lock = if args.open { Lock::Held } else { Lock::Free };
         return inspect_directory::inspect(&Directory::open(path, lock)?, args.open, out);
     }
+    file(path, args, out).map(Verdict::of)
+}
+
+/// True if nothing that was looked at is damaged.
+fn file(path: &Path, args: &InspectArgs, out: &mut dyn Write) -> Outcome<bool> {
     let (parent, name) = split(path)?;
     if NAMES.contains(&name.as_str()) {
         return inspect_manifest::inspect(path, out);

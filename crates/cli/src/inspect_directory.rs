@@ -3,7 +3,7 @@
 //! Format: docs/format.md#files.
 
 use crate::directory::{Directory, Head, Place};
-use crate::failure::Outcome;
+use crate::failure::{Outcome, Verdict, is_of_a_file};
 use crate::manifest_file::Facts;
 use crate::manifests::{ManifestFile, NAMES};
 use crate::missing::Missing;
@@ -18,8 +18,8 @@ use std::io::Write;
 /// Sections of a piece file that a line names.
 const SECTIONS_SHOWN: usize = 4;
 
-/// Prints the table. True if nothing that was looked at is damaged; `pbxt verify` looks at more.
-pub(crate) fn inspect(directory: &Directory, open: bool, out: &mut dyn Write) -> Outcome<bool> {
+/// Prints the table, and says what it comes to; `pbxt verify` looks at more.
+pub(crate) fn inspect(directory: &Directory, open: bool, out: &mut dyn Write) -> Outcome<Verdict> {
     if let Some(user) = &directory.user {
         writeln!(out, "note: {user}; what is being written may look unfinished")?;
     }
@@ -36,17 +36,20 @@ pub(crate) fn inspect(directory: &Directory, open: bool, out: &mut dyn Write) ->
         "{:18} {:>10} {:>11}  {:12} content",
         "file", "size", "incarnation", "state"
     )?;
-    let mut is_good = print_manifests(directory, out)?;
+    let mut verdict = print_manifests(directory, out)?;
     for place in &directory.places {
-        let (line, good) = describe(directory, *place, facts, orphans.as_ref())?;
-        is_good &= good;
+        let (line, found) = match describe(directory, *place, facts, orphans.as_ref()) {
+            Err(error) if is_of_a_file(&error) => of_error(directory, *place, &error),
+            described => described?,
+        };
+        verdict = verdict.max(found);
         writeln!(out, "{line}")?;
     }
-    is_good &= print_missing(directory, out)?;
+    verdict = verdict.max(print_missing(directory, out)?);
     if let Some(opened) = opened {
         opened.print_tables(out)?;
     }
-    Ok(is_good)
+    Ok(verdict)
 }
 
 fn print_database(directory: &Directory, facts: Option<&Facts>, out: &mut dyn Write) -> Outcome<()> {
@@ -88,9 +91,9 @@ fn print_database(directory: &Directory, facts: Option<&Facts>, out: &mut dyn Wr
     Ok(())
 }
 
-fn print_manifests(directory: &Directory, out: &mut dyn Write) -> Outcome<bool> {
+fn print_manifests(directory: &Directory, out: &mut dyn Write) -> Outcome<Verdict> {
     let counts = directory.manifests.verdict().counts;
-    let mut is_good = counts.is_some();
+    let mut verdict = Verdict::Good;
     for (index, name) in NAMES.into_iter().enumerate() {
         let (state, content) = match &directory.manifests.files[index] {
             ManifestFile::Missing => continue,
@@ -102,72 +105,87 @@ fn print_manifests(directory: &Directory, out: &mut dyn Write) -> Outcome<bool> 
                 )
             }
             ManifestFile::Unreadable(error) => {
-                is_good = false;
+                verdict = Verdict::Damaged;
                 ("unreadable", error.to_string())
             }
+            ManifestFile::Unread(error) => {
+                verdict = verdict.max(Verdict::Unread);
+                ("unread", error.to_string())
+            }
         };
-        let bytes = directory.disk.open(name, false)?.len()?;
-        writeln!(
-            out,
-            "{name:18} {:>10} {:>11}  {state:12} {content}",
-            size(bytes),
-            "-"
-        )?;
+        let bytes = directory.disk.open(name, false).and_then(|file| file.len());
+        let bytes = bytes.map_or_else(|_| "-".into(), size);
+        writeln!(out, "{name:18} {bytes:>10} {:>11}  {state:12} {content}", "-")?;
     }
-    Ok(is_good)
+    // Where none counts one of them says why, unless both are missing.
+    if counts.is_none() && verdict == Verdict::Good {
+        verdict = Verdict::Damaged;
+    }
+    Ok(verdict)
 }
 
-/// Lines of files that have to be there and are not. True if there are none.
-fn print_missing(directory: &Directory, out: &mut dyn Write) -> Outcome<bool> {
+/// Lines of files that have to be there and are not.
+fn print_missing(directory: &Directory, out: &mut dyn Write) -> Outcome<Verdict> {
     let missing = Missing::find(directory)?;
-    let mut is_good = true;
+    let mut verdict = Verdict::Good;
     for (places, why) in [
         (&missing.of_manifest, "the manifest lists it"),
         (&missing.of_image, "the checkpoint names it"),
     ] {
         for (class, id) in places {
-            is_good = false;
+            verdict = Verdict::Damaged;
             let name = segment_name(*class, *id);
             writeln!(out, "{name:18} {:>10} {:>11}  missing      {why}", "-", "-")?;
         }
     }
-    Ok(is_good)
+    Ok(verdict)
 }
 
-/// The line of a segment file, and whether what was looked at is good.
+/// The line of a file that is damaged as a whole, or could not be looked at.
+fn of_error(directory: &Directory, place: Place, error: &Error) -> (String, Verdict) {
+    let (name, verdict) = (segment_name(place.0, place.1), Verdict::of_error(error));
+    let state = if verdict == Verdict::Unread {
+        "unread"
+    } else {
+        "damaged"
+    };
+    let bytes = match directory.bytes(place) {
+        Ok(Some(bytes)) => size(bytes),
+        _ => "-".into(),
+    };
+    let line = format!("{name:18} {bytes:>10} {:>11}  {state:12} {error}", "-");
+    (line, verdict)
+}
+
+/// The line of a segment file, and what it comes to.
 fn describe(
     directory: &Directory,
     place: Place,
     facts: Option<&Facts>,
     orphans: Option<&BTreeSet<Place>>,
-) -> Result<(String, bool)> {
+) -> Result<(String, Verdict)> {
     let name = segment_name(place.0, place.1);
-    let without_size =
-        |state: &str, content: &str| format!("{name:18} {:>10} {:>11}  {state:12} {content}", "-", "-");
-    let bytes = match directory.bytes(place) {
-        Ok(Some(bytes)) => size(bytes),
-        Ok(None) => return Ok((without_size("gone", "removed meanwhile"), true)),
-        Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
-            return Ok((without_size("damaged", &error.to_string()), false));
-        }
-        Err(error) => return Err(error),
+    let Some(bytes) = directory.bytes(place)? else {
+        let line = format!(
+            "{name:18} {:>10} {:>11}  gone         removed meanwhile",
+            "-", "-"
+        );
+        return Ok((line, Verdict::Good));
     };
+    let bytes = size(bytes);
     Ok(match directory.head(place, facts)? {
-        Head::Damaged(error) => (
-            format!("{name:18} {bytes:>10} {:>11}  damaged      {error}", "-"),
-            false,
-        ),
+        Head::Damaged(error) => of_error(directory, place, &error),
         Head::Unbegun => (
             format!("{name:18} {bytes:>10} {:>11}  prepared     nothing yet", "-"),
-            true,
+            Verdict::Good,
         ),
         Head::Begun(header) => {
             let state = state_of(place, &header, facts, orphans);
-            let (content, good) = content_of(directory, &header, facts)?;
+            let (content, verdict) = content_of(directory, &header, facts)?;
             let incarnation = header.incarnation;
             (
                 format!("{name:18} {bytes:>10} {incarnation:>11}  {state:12} {content}"),
-                good,
+                verdict,
             )
         }
     })
@@ -206,7 +224,7 @@ fn content_of(
     directory: &Directory,
     header: &SegmentHeader,
     facts: Option<&Facts>,
-) -> Result<(String, bool)> {
+) -> Result<(String, Verdict)> {
     Ok(match header.class {
         SegmentClass::Hot => {
             let sealed = facts.and_then(|facts| facts.sealed.get(&(header.class, header.id)));
@@ -215,15 +233,15 @@ fn content_of(
                 Some(sealed) => format!("LSN {first} to {}", sealed.end),
                 None => format!("LSN from {first}"),
             };
-            (lsns, true)
+            (lsns, Verdict::Good)
         }
-        SegmentClass::Blob => ("large values".into(), true),
+        SegmentClass::Blob => ("large values".into(), Verdict::Good),
         SegmentClass::Cold | SegmentClass::Meta => {
             let facts = facts.map_or_else(|| facts_of(header), bare);
             let store = directory.store_of((header.class, header.id), &facts)?;
             match sections_of(&store, header) {
-                Ok(sections) => (sections, true),
-                Err(error @ Error::Corrupt { .. }) => (error.to_string(), false),
+                Ok(sections) => (sections, Verdict::Good),
+                Err(error @ Error::Corrupt { .. }) => (error.to_string(), Verdict::Damaged),
                 Err(error) => return Err(error),
             }
         }

@@ -38,7 +38,7 @@ pub(crate) fn inspect(path: &Path, out: &mut dyn Write) -> Outcome<bool> {
             }
             true
         }
-        ManifestFile::Unreadable(error) => {
+        ManifestFile::Unreadable(error) | ManifestFile::Unread(error) => {
             writeln!(out, "  {error}")?;
             false
         }

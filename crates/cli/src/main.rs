@@ -44,7 +44,7 @@ mod names {
 
 use args::{Arguments, Command};
 use clap::Parser;
-use failure::{Failure, Outcome};
+use failure::{Failure, Outcome, Verdict};
 use std::io::{BufWriter, ErrorKind, Write, stdout};
 use std::process::ExitCode;
 
@@ -62,8 +62,9 @@ fn main() -> ExitCode {
         (result, _) => result,
     };
     match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) | Err(Failure::Unheard) => ExitCode::from(DAMAGED),
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Unread) => ExitCode::from(CANNOT_RUN),
+        Ok(Verdict::Damaged) | Err(Failure::Unheard) => ExitCode::from(DAMAGED),
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("pbxt: {failure}");
@@ -79,15 +80,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// True if nothing that was looked at is damaged.
-fn run(command: &Command, out: &mut dyn Write) -> Outcome<bool> {
+fn run(command: &Command, out: &mut dyn Write) -> Outcome<Verdict> {
     match command {
         Command::Inspect(args) => inspect::run(args, out),
         Command::Verify(args) => verify::run(args, out),
         Command::Version => {
             let format = pbxt_base::limits::FORMAT_VERSION;
             writeln!(out, "pbxt {}, format version {format}", env!("CARGO_PKG_VERSION"))?;
-            Ok(true)
+            Ok(Verdict::Good)
         }
     }
 }

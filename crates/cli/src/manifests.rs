@@ -4,6 +4,7 @@
 //! Format: docs/format.md#manifest. The decoder is that of crate segment, see `main`.
 //! Rules: F10 the file that is not superseded counts. F11 only the last append may be torn.
 
+use crate::failure::is_unread;
 use crate::manifest_file::{Decoded, Facts, decode, encode_image, read_whole};
 use pbxt_base::{Error, Result};
 use pbxt_io::Disk;
@@ -19,6 +20,8 @@ pub(crate) enum ManifestFile {
     Missing,
     Whole(Box<Decoded>),
     Unreadable(Error),
+    /// Nobody knows what it holds: there is no key for it, or no right to read it.
+    Unread(Error),
 }
 
 /// Both files.
@@ -58,7 +61,7 @@ impl Manifests {
     pub(crate) fn whole(&self, index: usize) -> Option<&Decoded> {
         match &self.files[index] {
             ManifestFile::Whole(decoded) => Some(decoded),
-            ManifestFile::Missing | ManifestFile::Unreadable(_) => None,
+            ManifestFile::Missing | ManifestFile::Unreadable(_) | ManifestFile::Unread(_) => None,
         }
     }
 
@@ -68,7 +71,13 @@ impl Manifests {
         let generation = |index| self.whole(index).map(|decoded| decoded.generation);
         let newer = usize::from(generation(1) > generation(0));
         let other = 1 - newer;
+        let is_unread = |index: usize| matches!(self.files[index], ManifestFile::Unread(_));
         let Some(newest) = self.whole(newer) else {
+            if is_unread(newer) || is_unread(other) {
+                return none(
+                    "no manifest could be looked at, so nobody can say which files there have to be".into(),
+                );
+            }
             return none("neither file can be read: restore the directory from a backup".into());
         };
         let (name, number) = (NAMES[newer], newest.generation);
@@ -82,6 +91,12 @@ impl Manifests {
             ));
         }
         if let Some(successor) = newest.facts.superseded {
+            if is_unread(other) {
+                return none(format!(
+                    "'{name}' was superseded by generation {successor}, and '{}' could not be looked at",
+                    NAMES[other]
+                ));
+            }
             return none(format!(
                 "'{name}' was superseded by generation {successor}, and '{}' is not that: restore it from a backup",
                 NAMES[other]
@@ -91,7 +106,7 @@ impl Manifests {
             ManifestFile::Missing => {
                 format!("'{name}' counts: there is no other file, and it is not superseded")
             }
-            ManifestFile::Unreadable(_) => format!(
+            ManifestFile::Unreadable(_) | ManifestFile::Unread(_) => format!(
                 "'{name}' counts: generation {number} is not superseded, so what '{}' holds is older, or was being made \
                  when the power failed",
                 NAMES[other]
@@ -143,6 +158,7 @@ fn read(disk: &dyn Disk, index: usize) -> Result<ManifestFile> {
         Err(error @ (Error::Corrupt { .. } | Error::WrongVersion { .. })) => {
             Ok(ManifestFile::Unreadable(error))
         }
+        Err(error) if is_unread(&error) => Ok(ManifestFile::Unread(error)),
         Err(error) => Err(error),
     }
 }

@@ -6,7 +6,7 @@
 //! Latches and I/O: reads image and tail once; takes the memory that the engine takes for them.
 
 use crate::directory::{Directory, Lock, Place, place_of};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, is_unread};
 use crate::piece_content::Content;
 use crate::report::Report;
 use crate::scratch_disk::ScratchDisk;
@@ -102,6 +102,12 @@ impl Opened {
                 report.sentence(&format!("table '{}': {text}", table.name()))?;
             }
             if let Err(error) = checked {
+                if let Error::Storage(cause) | Error::Row(pbxt_rows::Error::Base(cause)) = &error
+                    && is_unread(cause)
+                {
+                    report.unread(cause)?;
+                    continue;
+                }
                 report.sentence(&format!("table '{}' cannot be checked: {error}", table.name()))?;
             }
             if report.findings() == before {

@@ -1,11 +1,14 @@
 //! Report: what `pbxt verify` says while it works: progress, notes, findings.
 //!
 //! Rules: a finding is one line that names file, offset, expected, found and what to do. Whoever writes scripts counts on
-//! lines that begin with `finding`, and on `--quiet` leaving nothing else. The exit code holds where nobody reads the lines: what is
+//! lines that begin with `finding`, and on `--quiet` leaving nothing else but those that begin with `unread`: a file that could not be
+//! looked at, for want of a key, a right or a descriptor, each once. The exit code holds where nobody reads the lines: what is
 //! verified goes on without them until something is found.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Verdict, is_of_a_file, is_unread};
+use crate::text::count;
 use pbxt_base::{Error, Result};
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Write};
 
 /// See the module.
@@ -13,6 +16,8 @@ pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
     quiet: bool,
     findings: u64,
+    /// What was said of files that could not be looked at.
+    unread: BTreeSet<String>,
     /// Nobody reads what is written.
     is_unheard: bool,
 }
@@ -23,6 +28,7 @@ impl<'o> Report<'o> {
             out,
             quiet,
             findings: 0,
+            unread: BTreeSet::new(),
             is_unheard: false,
         }
     }
@@ -30,6 +36,27 @@ impl<'o> Report<'o> {
     /// Findings so far.
     pub(crate) fn findings(&self) -> u64 {
         self.findings
+    }
+
+    /// What it comes to so far.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match (self.findings, self.unread.len()) {
+            (0, 0) => Verdict::Good,
+            (0, _) => Verdict::Unread,
+            _ => Verdict::Damaged,
+        }
+    }
+
+    /// The last line.
+    pub(crate) fn end(&mut self) -> Outcome<()> {
+        let unread = count(self.unread.len() as u64, "file");
+        let findings = count(self.findings, "finding");
+        match self.verdict() {
+            Verdict::Good => self.progress("clean"),
+            Verdict::Damaged if self.unread.is_empty() => self.progress(&findings),
+            Verdict::Damaged => self.progress(&format!("{findings}; {unread} could not be looked at")),
+            Verdict::Unread => self.progress(&format!("no finding; {unread} could not be looked at")),
+        }
     }
 
     /// Something that was looked at, or that one should know.
@@ -58,14 +85,26 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// A finding as the storage floor words it. What is no finding, but keeps the command from its work, is handed back.
+    /// A file that could not be looked at.
+    pub(crate) fn unread(&mut self, error: &Error) -> Outcome<()> {
+        let sentence = error.to_string();
+        if self.unread.contains(&sentence) {
+            return Ok(());
+        }
+        self.line(&format!("unread: {sentence}"))?;
+        self.unread.insert(sentence);
+        Ok(())
+    }
+
+    /// A finding as the storage floor words it, or a file that could not be looked at. What is neither, but keeps the command from its work,
+    /// is handed back.
     pub(crate) fn finding(&mut self, error: Error) -> Outcome<()> {
-        match error {
-            Error::Corrupt { .. }
-            | Error::Io { .. }
-            | Error::WrongVersion { .. }
-            | Error::TooLarge { .. } => self.sentence(&error.to_string()),
-            other => Err(Failure::Storage(other)),
+        if is_unread(&error) {
+            self.unread(&error)
+        } else if is_of_a_file(&error) {
+            self.sentence(&error.to_string())
+        } else {
+            Err(Failure::Storage(error))
         }
     }
 
@@ -80,6 +119,7 @@ impl<'o> Report<'o> {
             } => self.sentence(&format!(
                 "'{file}' is damaged at offset {offset}: expected {expected}, found {found}; {what_to_do}"
             )),
+            other if is_unread(other) => self.unread(other),
             other => self.sentence(&other.to_string()),
         }
     }

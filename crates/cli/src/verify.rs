@@ -8,7 +8,7 @@
 
 use crate::args::VerifyArgs;
 use crate::directory::{Directory, Head, Lock, Place};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Verdict};
 use crate::inspect_directory::bare;
 use crate::manifest_file::Facts;
 use crate::manifests::{ManifestFile, NAMES};
@@ -35,8 +35,8 @@ pub(crate) struct Subject<'d> {
     pub(crate) live: bool,
 }
 
-/// Verifies a directory. True if there was nothing to find.
-pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Outcome<bool> {
+/// Verifies a directory.
+pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Outcome<Verdict> {
     let lock = if args.live { Lock::Free } else { Lock::Held };
     let directory = Directory::open(&args.directory, lock)?;
     if let Some(user) = directory.user.as_ref().filter(|_| !args.live) {
@@ -62,22 +62,19 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Outcome<bool> {
         image(&subject, missing, &unsound, &mut report)?;
         verify_files::blobs(&subject, &store, &mut report)?;
     }
-    if report.findings() == 0 && !args.live {
+    if report.verdict() == Verdict::Good && !args.live {
         // Whatever else an opening asks of the directory.
         report.take(directory.store_as_it_is().map(drop))?;
     }
     if args.open {
-        if report.findings() == 0 {
+        if report.verdict() == Verdict::Good {
             opened::verify(&args.directory, &mut report)?;
         } else {
-            report.progress("tables: left out, because of the findings above")?;
+            report.progress("tables: left out, because of what was said above")?;
         }
     }
-    match report.findings() {
-        0 => report.progress("clean")?,
-        findings => report.progress(&count(findings, "finding"))?,
-    }
-    Ok(report.findings() == 0)
+    report.end()?;
+    Ok(report.verdict())
 }
 
 fn manifests(directory: &Directory, report: &mut Report<'_>) -> Outcome<()> {
@@ -94,6 +91,10 @@ fn manifests(directory: &Directory, report: &mut Report<'_>) -> Outcome<()> {
                         "{name}: note: a torn append at offset {at}, taken as never made"
                     ))?;
                 }
+            }
+            ManifestFile::Unread(error) => {
+                explained = true;
+                report.unread(error)?;
             }
             ManifestFile::Unreadable(error) => {
                 explained = true;

@@ -4,7 +4,7 @@
 //! Rules: D5 where the chain stops is the end of the log or damage, and the scan that recovery uses says which. Behind
 //! damage the next segment is read, so that one flipped bit does not hide another one.
 
-use crate::directory::place_of;
+use crate::directory::{Place, place_of};
 use crate::failure::Outcome;
 use crate::manifest_file::Facts;
 use crate::report::Report;
@@ -32,6 +32,14 @@ pub(crate) fn log(subject: &Subject<'_>, store: &Arc<SegmentStore>, report: &mut
         return report.progress(
             "log: left out, as it is being written; sealed segments were compared with their hashes",
         );
+    }
+    let is_of_log = |place: &Place| facts.sealed.contains_key(place) || facts.begun.contains(place);
+    if subject
+        .hidden
+        .iter()
+        .any(|place| place.0 == SegmentClass::Hot && is_of_log(place))
+    {
+        return report.progress("log: left out, as one of its segments could not be read");
     }
     let mut records = 0;
     let mut from = Some(first_lsn(facts));

@@ -8,7 +8,7 @@ use pbxt_io::{EncryptedDisk, KeyFile, OsDisk};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable, definition};
 use pbxt_sim::world::geometry;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -153,4 +153,71 @@ fn damage_in_encrypted_files_is_found_with_file_and_offset_of_the_content() {
         code == 1 && text.contains("blob-00000001.seg' is damaged at offset 508: expected checksum"),
         "{text}"
     );
+}
+
+/// Two keys, of which files of both are there; the newer one alone; and the database.
+fn of_two_keys(directory: &Path) -> (PathBuf, PathBuf, PathBuf) {
+    let newer = "ab".repeat(32);
+    let both = key_file(directory, "both", &format!("3;{KEY}\n4;{newer}\n"));
+    let path = directory.join("db");
+    fill(&path, &both);
+    let db = open(disk(&path, &both, Some(4)));
+    fill_table(&db, "u", false, 200);
+    db.close().expect("closed");
+    drop(db);
+    wait_until_free(&path);
+    (both, key_file(directory, "newer", &format!("4;{newer}\n")), path)
+}
+
+#[test]
+fn all_files_are_named_for_which_the_keys_are_not_enough() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (both, newer, path) = of_two_keys(directory.path());
+    assert_eq!(
+        answer(&["verify", "--key-file", text_of(&both), text_of(&path)]).1,
+        0
+    );
+    let names: Vec<String> = state(&path)
+        .iter()
+        .map(|(path, ..)| text_of(path).to_owned())
+        .collect();
+    let is_named =
+        |text: &str, name: &str| text.contains(&format!("'{name}' is encrypted with version 1 of key 3"));
+    let (quiet, code) = answer(&["verify", "--quiet", "--key-file", text_of(&newer), text_of(&path)]);
+    assert_eq!(code, 2, "nothing is damaged: {quiet}");
+    let old: Vec<&String> = names.iter().filter(|name| is_named(&quiet, name)).collect();
+    let (text, _) = answer(&["verify", "--key-file", text_of(&newer), text_of(&path)]);
+    let has_values = old.iter().any(|name| name.contains("/blob-"));
+    assert!(has_values && old.len() > 1, "{quiet}");
+    for name in names.iter().filter(|name| name.ends_with(".seg")) {
+        let (text, code) = answer(&["inspect", "--key-file", text_of(&newer), name]);
+        assert_eq!(old.contains(&name), is_named(&text, name), "{name}: {quiet}");
+        assert_eq!(code, if old.contains(&name) { 2 } else { 0 }, "{text}");
+    }
+    assert!(
+        !text.contains("finding: ") && text.contains("could not be looked at"),
+        "{text}"
+    );
+    let (text, code) = answer(&["inspect", "--key-file", text_of(&newer), text_of(&path)]);
+    for name in &names {
+        let short = name.rsplit('/').next().expect("a name");
+        let is_listed = text.lines().any(|line| line.starts_with(short));
+        assert!(is_listed || short == "pbxt.lock", "{short}: {text}");
+    }
+    assert_eq!(
+        (old.iter().filter(|name| is_named(&text, name)).count(), code),
+        (old.len(), 2),
+        "{text}"
+    );
+    // What is damaged is worse than what could not be looked at.
+    let whole = names
+        .iter()
+        .find(|name| name.contains("/blob-") && !old.contains(name));
+    flip(
+        Path::new(whole.expect("large values of the newer key")),
+        2 * 4096 + 3,
+    );
+    let (text, code) = answer(&["verify", "--key-file", text_of(&newer), text_of(&path)]);
+    assert!(text.contains("finding: ") && code == 1, "{text}");
+    assert!(is_named(&text, old[0]), "{text}");
 }

@@ -21,6 +21,7 @@ use crate::session::Session;
 use crate::table::{Index, Table};
 use crate::view::read_version;
 use pbxt_base::{Error as StorageError, RowId};
+use pbxt_io::is_passing_want;
 use std::sync::Arc;
 
 /// Findings told in full; the rest is only counted.
@@ -88,6 +89,17 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// A finding; or the end of the check, if the error says only that something could not be read now, or not by whoever asks.
+    pub(crate) fn judge(&mut self, what: &str, error: Error) -> Result<()> {
+        if let Error::Storage(cause) | Error::Row(pbxt_rows::Error::Base(cause)) = &error
+            && is_unread(cause)
+        {
+            return Err(error);
+        }
+        self.find(&format!("{what}: {error}"));
+        Ok(())
+    }
+
     /// Notes a row, slot or entry done.
     #[inline]
     pub(crate) fn step(&mut self, session: &Session) -> Result<()> {
@@ -121,6 +133,15 @@ fn is_damage(error: &Error) -> bool {
                 pbxt_rows::Error::Corrupt { .. } | pbxt_rows::Error::Base(StorageError::Corrupt { .. })
             )
     )
+}
+
+/// True for want of a key, a right, descriptors or memory, which says nothing of what is there (EN11).
+fn is_unread(error: &StorageError) -> bool {
+    is_passing_want(error)
+        || matches!(
+            error,
+            StorageError::Encrypted { .. } | StorageError::NoKey { .. } | StorageError::Denied { .. }
+        )
 }
 
 impl HostTable {
@@ -194,7 +215,7 @@ fn check_chains(session: &Session, table: &Table, check: &mut Check<'_>) -> Resu
                 Ok(Some(version)) => version,
                 Ok(None) => break,
                 Err(error) => {
-                    check.find(&format!("row {row}: {error}"));
+                    check.judge(&format!("row {row}"), error)?;
                     break;
                 }
             };

@@ -167,7 +167,7 @@ pub(crate) fn digests_of_rows(
             for (hasher, digests) in hashers.iter_mut().zip(&mut found.by_index) {
                 let hash = hasher.of_row(row, payload);
                 let hash = hash.unwrap_or_else(|error| {
-                    problem.get_or_insert_with(|| error.to_string());
+                    problem.get_or_insert(error);
                     0
                 });
                 digests.add(row, hash);
@@ -181,27 +181,22 @@ pub(crate) fn digests_of_rows(
         }
         found.count += 1;
         if let Some(problem) = problem {
-            check.find(&format!("row {}: {problem}", cursor.row()));
+            check.judge(&format!("row {}", cursor.row()), problem)?;
         }
         check.step(session)?;
     }
 }
 
-fn check_payload(
-    schema: &Schema,
-    payload: &[u8],
-    blobs: &BlobStore,
-    value: &mut Vec<u8>,
-) -> std::result::Result<(), String> {
-    let view = RowView::new(schema, payload).map_err(|error| error.to_string())?;
+fn check_payload(schema: &Schema, payload: &[u8], blobs: &BlobStore, value: &mut Vec<u8>) -> Result<()> {
+    let view = RowView::new(schema, payload)?;
     for column in 0..view.column_count() {
-        if let Value::External(blob) = view.get(column).map_err(|error| error.to_string())? {
+        if let Value::External(blob) = view.get(column)? {
             let stored = pbxt_segment::BlobRef {
                 addr: blob.addr,
                 len: blob.len,
                 hash: blob.hash,
             };
-            blobs.read(&stored, value).map_err(|error| error.to_string())?;
+            blobs.read(&stored, value)?;
         }
     }
     Ok(())
