@@ -21,7 +21,9 @@ pub(crate) struct Missing {
     pub(crate) of_manifest: Vec<Place>,
     /// Files that the image of the checkpoint names.
     pub(crate) of_image: Vec<Place>,
-    /// Why nobody can say what the image names.
+    /// What the image names, and whose it is.
+    pub(crate) names: ImageNames,
+    /// Why nobody can say that.
     pub(crate) unknown: Option<pbxt::Error>,
 }
 
@@ -32,9 +34,8 @@ impl Missing {
             return Ok(Self::default());
         };
         let mut missing = Self::default();
-        let mut of_image = BTreeSet::new();
         match of_checkpoint(directory, &facts) {
-            Ok(files) => of_image = files,
+            Ok(names) => missing.names = names,
             Err(error) => missing.unknown = Some(error),
         }
         let there = directory.names_now()?;
@@ -42,12 +43,15 @@ impl Missing {
         let image = image_of(&still);
         let told = still.sealed.keys().chain(&still.begun).copied().chain(image);
         let told: BTreeSet<Place> = told.filter(|place| is_told(&facts, *place)).collect();
-        if still.checkpoint != facts.checkpoint {
-            of_image.clear();
+        let is_gone = |place: &Place| !there.contains(place);
+        if still.checkpoint == facts.checkpoint {
+            let named = missing.names.files.keys().copied();
+            missing.of_image = named
+                .filter(|place| is_gone(place) && !told.contains(place))
+                .collect();
+        } else {
             missing.unknown = None;
         }
-        let is_gone = |place: &Place| !there.contains(place);
-        missing.of_image = of_image.difference(&told).copied().filter(is_gone).collect();
         missing.of_manifest = told.into_iter().filter(is_gone).collect();
         Ok(missing)
     }
@@ -68,15 +72,15 @@ fn is_told(facts: &Facts, place: Place) -> bool {
     facts.sealed.contains_key(&place) || facts.begun.contains(&place) || image_of(facts) == Some(place)
 }
 
-/// Files that the image names, and the image; none if there is no image to read, which is told by its own name.
-fn of_checkpoint(directory: &Directory, facts: &Facts) -> pbxt::Result<BTreeSet<Place>> {
+/// What the image names; nothing if there is no image to read, which is told by its own name.
+fn of_checkpoint(directory: &Directory, facts: &Facts) -> pbxt::Result<ImageNames> {
     let Some(checkpoint) = facts.checkpoint else {
-        return Ok(BTreeSet::new());
+        return Ok(ImageNames::default());
     };
     let image = (SegmentClass::Meta, checkpoint.image);
     if !directory.disk.exists(&segment_name(image.0, image.1))? {
-        return Ok(BTreeSet::new());
+        return Ok(ImageNames::default());
     }
     let store = directory.store_of(image, facts)?;
-    Ok(ImageNames::read(&store, checkpoint.image)?.files)
+    ImageNames::read(&store, checkpoint.image)
 }

@@ -98,8 +98,16 @@ impl Opened {
                 &mut |text| told.push(text.to_owned()),
                 &mut |_, _| {},
             );
-            for text in told {
-                report.sentence(&format!("table '{}': {text}", table.name()))?;
+            let in_all = checked.as_ref().map_or(0, |findings| *findings);
+            for (at, text) in told.iter().enumerate() {
+                // The last line stands for all that were not told.
+                let is_last = at + 1 == told.len();
+                let findings = if is_last {
+                    in_all.saturating_sub(at as u64).max(1)
+                } else {
+                    1
+                };
+                report.sentence_of(&format!("table '{}': {text}", table.name()), findings)?;
             }
             if let Err(error) = checked {
                 if let Error::Storage(cause) | Error::Row(pbxt_rows::Error::Base(cause)) = &error

@@ -11,6 +11,9 @@ use pbxt_base::{Error, Result};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Write};
 
+/// What to do about most damage.
+const RESTORE: &str = "restore it from a backup";
+
 /// See the module.
 pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
@@ -66,7 +69,12 @@ impl<'o> Report<'o> {
 
     /// A finding in words of our own.
     pub(crate) fn sentence(&mut self, sentence: &str) -> Outcome<()> {
-        self.findings += 1;
+        self.sentence_of(sentence, 1)
+    }
+
+    /// A sentence that stands for so many findings.
+    pub(crate) fn sentence_of(&mut self, sentence: &str, findings: u64) -> Outcome<()> {
+        self.findings += findings;
         self.line(&format!("finding: {sentence}"))
     }
 
@@ -105,6 +113,14 @@ impl<'o> Report<'o> {
             self.sentence(&error.to_string())
         } else {
             Err(Failure::Storage(error))
+        }
+    }
+
+    /// A finding in something of which it is known what it is.
+    pub(crate) fn finding_of(&mut self, error: Error, what: &str) -> Outcome<()> {
+        match error {
+            Error::Corrupt { .. } => self.finding_with(&error, &format!("this is {what}: {RESTORE}")),
+            other => self.finding(other),
         }
     }
 

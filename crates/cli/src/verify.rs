@@ -58,7 +58,7 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Outcome<Verdict> {
     if let Some(store) = view(&subject)? {
         verify_files::sealed(&subject, &store, &mut report)?;
         verify_log::log(&subject, &store, &mut report)?;
-        let unsound = verify_files::pieces(&subject, &store, &mut report)?;
+        let unsound = verify_files::pieces(&subject, &store, &missing.names, &mut report)?;
         image(&subject, missing, &unsound, &mut report)?;
         verify_files::blobs(&subject, &store, &mut report)?;
     }
@@ -181,12 +181,16 @@ fn gone(directory: &Directory, missing: &Missing, report: &mut Report<'_>) -> Ou
         (&missing.of_image, "a file the checkpoint names"),
     ] {
         for place in places {
-            report.finding(Error::Corrupt {
+            let error = Error::Corrupt {
                 file: directory.name(*place),
                 offset: 0,
                 expected: expected.into(),
                 found: "no such file".into(),
-            })?;
+            };
+            match missing.names.file_in_words(*place) {
+                Some(words) => report.finding_of(error, &words)?,
+                None => report.finding(error)?,
+            }
         }
     }
     Ok(())

@@ -11,9 +11,10 @@ use crate::missing::image_of;
 use crate::report::Report;
 use crate::text::{count, size};
 use crate::verify::{Subject, short_name};
+use pbxt::ImageNames;
 use pbxt_base::{Error, Result, SegmentId};
 use pbxt_segment::{
-    BlobWalk, Found, PieceFile, PieceWalk, Section, SegmentClass, SegmentHeader, SegmentStore,
+    BlobWalk, Found, PieceDamage, PieceFile, PieceWalk, Section, SegmentClass, SegmentHeader, SegmentStore,
 };
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -53,6 +54,7 @@ pub(crate) fn sealed(subject: &Subject<'_>, store: &SegmentStore, report: &mut R
 pub(crate) fn pieces(
     subject: &Subject<'_>,
     store: &SegmentStore,
+    names: &ImageNames,
     report: &mut Report<'_>,
 ) -> Outcome<BTreeSet<Place>> {
     let mut unsound = BTreeSet::new();
@@ -66,7 +68,7 @@ pub(crate) fn pieces(
         let before = report.findings();
         match opened {
             Ok(file) => {
-                blocks(&file, report)?;
+                blocks(&file, names, report)?;
                 if report.findings() == before {
                     let blocks: usize = file.sections().iter().map(Section::block_count).sum();
                     let (blocks, bytes) = (count(blocks as u64, "block"), size(file.file_bytes()));
@@ -77,7 +79,10 @@ pub(crate) fn pieces(
                 report.progress(&format!("{name}: being written, left out"))?;
             }
             Err(error) if may_be_unfinished(subject, header) => report.finding_with(&error, UNFINISHED)?,
-            Err(error) => report.finding(error)?,
+            Err(error) => match names.file_in_words((header.class, header.id)) {
+                Some(words) => report.finding_of(error, &words)?,
+                None => report.finding(error)?,
+            },
         }
         if report.findings() > before {
             unsound.insert((header.class, header.id));
@@ -87,14 +92,20 @@ pub(crate) fn pieces(
 }
 
 /// Every block, and the file as a whole if these are good.
-fn blocks(file: &Arc<PieceFile>, report: &mut Report<'_>) -> Outcome<()> {
+fn blocks(file: &Arc<PieceFile>, names: &ImageNames, report: &mut Report<'_>) -> Outcome<()> {
     let (mut walk, mut found) = (PieceWalk::new(Arc::clone(file)), Vec::new());
-    while walk
-        .step(READ_BYTES, &mut |damage| found.push(damage.error))
-        .is_some()
-    {
-        for error in found.drain(..) {
-            report.finding(error)?;
+    while walk.step(READ_BYTES, &mut |damage| found.push(damage)).is_some() {
+        for PieceDamage { error, block } in found.drain(..) {
+            let place =
+                block.and_then(|(number, block)| Some((file.sections().get(number as usize)?, block)));
+            let words = match place {
+                Some((section, block)) => Some(names.block_in_words(section, block)),
+                None => names.file_in_words((file.class(), file.id())),
+            };
+            match words {
+                Some(words) => report.finding_of(error, &words)?,
+                None => report.finding(error)?,
+            }
         }
     }
     Ok(())

@@ -237,6 +237,72 @@ fn what_recovery_or_a_check_finds_is_a_finding() {
     assert!(text.contains("tables: left out") && code == 1, "{text}");
 }
 
+#[test]
+fn a_finding_names_the_rows_of_the_table_or_the_index_that_are_damaged() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fill(directory.path(), |db| db.close().expect("closed"));
+    let named = called(directory.path(), "named");
+    for (class, parts) in [
+        ("cold-", &["this is rows 1 to ", " of table 't': restore"][..]),
+        (
+            "meta-",
+            &["this is entries of index '", "' of table 't': restore"],
+        ),
+    ] {
+        let name = named.iter().find(|name| name.starts_with(class)).expect("a file");
+        let path = directory.path().join(name);
+        // A block, and the end of the file, which has the places of all of them.
+        let end = std::fs::metadata(&path).expect("a file").len() - 10;
+        for (offset, parts) in [
+            (4100, parts),
+            (end, &["this is a file with ", " of table 't'"][..]),
+        ] {
+            let byte = flip(&path, offset);
+            let (text, code) = answer(&["verify", "--quiet", text_of(directory.path())]);
+            for part in parts {
+                assert!(
+                    text.contains(part) && code == 1,
+                    "{name} at {offset}: {part}: {text}"
+                );
+            }
+            assert_eq!(text.lines().count(), 1, "{text}");
+            overwrite(&path, offset, &[byte]);
+        }
+    }
+}
+
+#[test]
+fn findings_of_a_table_beyond_those_that_are_told_are_counted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let db = open(directory.path());
+    let table = PlayTable::create(&db, "t").expect("a table");
+    let mut client = Client::new(&db, 1);
+    for id in 0..50 {
+        let mut row = PlayRow::new(id);
+        row.memo = Some(Arc::from(vec![id as u8; 10_000]));
+        client.insert(&table, &row).expect("inserted");
+    }
+    client.session.commit().expect("committed");
+    db.checkpoint_step().expect("a checkpoint");
+    drop(client);
+    db.close().expect("closed");
+    drop((table, db));
+    wait_until_free(directory.path());
+    // Values that are gone look like room never written, which no checksum of the file can tell.
+    let blobs: Vec<PathBuf> = state(directory.path())
+        .into_iter()
+        .map(|(path, ..)| path)
+        .filter(|path| text_of(path).contains("/blob-"))
+        .collect();
+    for blob in &blobs {
+        let bytes = std::fs::metadata(blob).expect("a file").len();
+        overwrite(blob, 4096, &vec![0; bytes as usize - 4096]);
+    }
+    let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
+    assert!(text.contains("finding: table 't': and 30 more\n"), "{text}");
+    assert!(text.ends_with("\n50 findings\n") && code == 1, "{text}");
+}
+
 /// Deletes two of four rows with large values, whose room comes back.
 fn thin_out(db: &Arc<Database>) {
     let table = PlayTable::open(db, "t").expect("the table");

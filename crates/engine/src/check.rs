@@ -24,7 +24,7 @@ use pbxt_base::{Error as StorageError, RowId};
 use pbxt_io::is_passing_want;
 use std::sync::Arc;
 
-/// Findings told in full; the rest is only counted.
+/// Findings told in full; of the rest only the number is told.
 const TOLD_MAX: u64 = 20;
 /// Steps between two reports of progress and looks at the kill flag.
 const STEPS_PER_REPORT: u64 = 4096;
@@ -59,9 +59,12 @@ impl<'a> Check<'a> {
         self.findings
     }
 
-    /// Says that all is done.
+    /// Says that all is done, and how much of it was not told.
     pub(crate) fn end(&mut self) {
         (self.progress)(self.total, self.total);
+        if self.findings > TOLD_MAX {
+            (self.tell)(&format!("and {} more", self.findings - TOLD_MAX));
+        }
     }
 
     /// A sentence about something that is not as it must be.
@@ -79,10 +82,19 @@ impl<'a> Check<'a> {
 
     /// Damage becomes a finding, and `None`; other errors end the check.
     pub(crate) fn absorb<T>(&mut self, what: &str, result: Result<T>) -> Result<Option<T>> {
+        self.absorb_in(|| what.to_owned(), result)
+    }
+
+    /// The same, for whoever has to look where it is that is damaged.
+    pub(crate) fn absorb_in<T>(
+        &mut self,
+        what: impl FnOnce() -> String,
+        result: Result<T>,
+    ) -> Result<Option<T>> {
         match result {
             Ok(done) => Ok(Some(done)),
             Err(error) if is_damage(&error) => {
-                self.find(&format!("{what}: {error}"));
+                self.find(&format!("{}: {error}", what()));
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -145,8 +157,8 @@ fn is_unread(error: &StorageError) -> bool {
 }
 
 impl HostTable {
-    /// Checks the table, all of it for the session's snapshot, or `quickly` the ends of its pieces. Calls `tell` for findings and
-    /// returns their number.
+    /// Checks the table, all of it for the session's snapshot, or `quickly` the ends of its pieces. Calls `tell` for 20 findings at most and
+    /// once more for the number of the others. Returns how many there are in all.
     pub fn check(
         &self,
         session: &mut Session,

@@ -8,6 +8,7 @@
 //! Damage is a finding, as in the whole check (check.rs).
 //! Latches and I/O: reads past the cache, a block or a stretch of blocks at a time; can be stopped by a kill.
 
+use crate::block_owner::rows_in_words;
 use crate::check::Check;
 use crate::check_runs::{check_key_order, check_row_order, piece_place};
 use crate::error::Result;
@@ -62,7 +63,8 @@ fn check_row_ends(table: &Table, piece: &RowPiece, check: &mut Check<'_>) -> Res
     };
     let ends = [(0, true, piece.first), (last_block, false, piece.last)];
     for (block, is_first, expected) in ends {
-        let Some(found) = check.absorb("rows", end_row(block, is_first))? else {
+        let what = || rows_in_words(piece.section(), block);
+        let Some(found) = check.absorb_in(what, end_row(block, is_first))? else {
             continue;
         };
         if found != Some(expected) {

@@ -6,6 +6,7 @@
 //! entries as it says; pieces of a run follow each other.
 //! Latches and I/O: reads past the cache, some blocks at a time; the pieces stay open meanwhile.
 
+use crate::block_owner::rows_in_words;
 use crate::check::Check;
 use crate::error::Result;
 use crate::row_shape::{RowPiece, RowRun};
@@ -58,7 +59,8 @@ fn check_row_piece(session: &Session, table: &Table, piece: &RowPiece, check: &m
             ahead = None;
         }
         let decoded = read.and_then(|()| piece.decode(table.versions(), block, &raw));
-        let Some(rows) = check.absorb("rows", decoded.map_err(Into::into))? else {
+        let what = || rows_in_words(piece.section(), block);
+        let Some(rows) = check.absorb_in(what, decoded.map_err(Into::into))? else {
             is_whole = false;
             continue;
         };

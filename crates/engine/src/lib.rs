@@ -76,6 +76,7 @@
 mod alter;
 mod autoinc;
 mod blob_reclaim;
+mod block_owner;
 mod breath;
 mod budget;
 mod bulk;

@@ -320,7 +320,7 @@ impl Database {
                 return false;
             };
             match ImageNames::read(&self.store, checkpoint.image) {
-                Ok(names) => return names.files.contains(&(class, id)),
+                Ok(names) => return names.files.contains_key(&(class, id)),
                 // Replaced meanwhile, or damaged as well.
                 Err(_) if self.store.checkpoint() != Some(checkpoint) => {}
                 Err(_) => return true,

@@ -8,11 +8,10 @@
 //! State: places that were told, and by which pass they were met last; so many at most.
 //! Latches and I/O: the catalog's for a look-up.
 
+use crate::block_owner::{block_in_words, owners_in_words};
 use crate::database::Database;
-use crate::row_writer::{SECTION_IMAGE, SECTION_ROWS};
 use crate::scrub_pass::{Pass, Place};
 use pbxt_base::Error as StorageError;
-use pbxt_index::SECTION_INDEX_RUN;
 use pbxt_segment::{PieceDamage, PieceFile, Section, SegmentClass};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,8 +20,6 @@ use std::sync::Arc;
 const LINES_MAX: u64 = 100;
 /// Places that are remembered.
 const KNOWN_MAX: usize = 10_000;
-/// Tables and indexes that are named for a file.
-const OWNERS_TOLD: usize = 3;
 
 /// Something that is not what was written, or cannot be read.
 #[derive(Debug)]
@@ -199,37 +196,24 @@ impl Database {
 
     fn owner_of_block(&self, section: &Section, block: usize) -> String {
         let tables = self.catalog.tables();
-        match section.kind {
-            SECTION_ROWS => {
-                let (first, last) = rows_of_block(section, block);
-                let table = tables
-                    .iter()
-                    .find(|table| u64::from(table.id.raw()) == section.owner);
-                let of = table.map_or_else(
-                    || "a table that is gone".into(),
-                    |table| format!("table '{}'", table.name()),
-                );
-                format!("rows {first} to {last} of {of}")
-            }
-            SECTION_INDEX_RUN => {
-                let mut all = tables
-                    .iter()
-                    .flat_map(|table| table.indexes.iter().map(move |index| (table, index)));
-                let owner = all.find(|(_, index)| u64::from(index.def.id.raw()) == section.owner);
-                owner.map_or_else(
-                    || "entries of an index that is gone".into(),
-                    |(table, index)| {
-                        format!(
-                            "entries of index '{}' of table '{}'",
-                            index.def.name,
-                            table.name()
-                        )
-                    },
-                )
-            }
-            SECTION_IMAGE => "the image of a checkpoint".into(),
-            _ => "a piece file".into(),
-        }
+        let table = |owner| {
+            let table = tables.iter().find(|table| u64::from(table.id.raw()) == owner);
+            table.map_or_else(
+                || "a table that is gone".into(),
+                |table| format!("table '{}'", table.name()),
+            )
+        };
+        let index = |owner| {
+            let mut all = tables
+                .iter()
+                .flat_map(|table| table.indexes.iter().map(move |index| (table, index)));
+            let found = all.find(|(_, index)| u64::from(index.def.id.raw()) == owner);
+            found.map_or_else(
+                || "an index that is gone".into(),
+                |(table, index)| format!("index '{}' of table '{}'", index.def.name, table.name()),
+            )
+        };
+        block_in_words(section, block, table, index)
     }
 
     /// Calls `visit` with the file of each piece and what makes the name of whose it is.
@@ -254,31 +238,6 @@ impl Database {
             }
         }
     }
-}
-
-fn owners_in_words(owners: BTreeSet<String>) -> String {
-    let more = owners.len().saturating_sub(OWNERS_TOLD);
-    let mut words: Vec<String> = owners.into_iter().take(OWNERS_TOLD).collect();
-    if more > 0 {
-        words.push(format!("{more} more"));
-    }
-    if words.is_empty() {
-        "a file of rows, index entries or a checkpoint".into()
-    } else {
-        format!("a file with {}", words.join(", "))
-    }
-}
-
-/// First row of a block, and the last one it can have.
-#[expect(clippy::big_endian_bytes, reason = "fences order as big-endian numbers do")]
-fn rows_of_block(section: &Section, block: usize) -> (u64, u64) {
-    let number = |fence: &[u8]| u64::from_be_bytes(fence.try_into().unwrap_or_default());
-    let last = if block + 1 < section.block_count() {
-        number(section.first_key(block + 1)).saturating_sub(1)
-    } else {
-        number(&section.last_key)
-    };
-    (number(section.first_key(block)), last)
 }
 
 fn offset_of(error: &StorageError) -> u64 {
