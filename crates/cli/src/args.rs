@@ -123,6 +123,9 @@ pub(crate) struct VerifyArgs {
     /// and large values against each other. Nothing is written
     #[arg(long, conflicts_with = "live")]
     pub(crate) open: bool,
+    /// Inside parts that take long, print how far they are every so many seconds; 0 for at every step
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    pub(crate) progress: u32,
     /// Print findings and what could not be looked at only, no progress
     #[arg(long)]
     pub(crate) quiet: bool,

@@ -92,12 +92,17 @@ impl Opened {
         for table in self.db.catalog.tables() {
             let mut session = Session::open(&self.db, 0, 0);
             let (mut told, before) = (Vec::new(), report.findings());
-            let checked = check_table(
-                &mut session,
-                &table,
-                &mut |text| told.push(text.to_owned()),
-                &mut |_, _| {},
-            );
+            let mut said = Ok(());
+            let mut progress = |done: u64, total: u64| {
+                let percent = (done * 100).checked_div(total).unwrap_or(100);
+                let line = || format!("table '{}': {percent} % checked", table.name());
+                if said.is_ok() {
+                    said = report.waiting(line);
+                }
+            };
+            let tell = &mut |text: &str| told.push(text.to_owned());
+            let checked = check_table(&mut session, &table, tell, &mut progress);
+            said?;
             let in_all = checked.as_ref().map_or(0, |findings| *findings);
             for (at, text) in told.iter().enumerate() {
                 // The last line stands for all that were not told.
@@ -145,6 +150,7 @@ pub(crate) fn content_beside(directory: &Path, uuid: u128) -> Result<Content, St
 
 /// Opens and checks; whatever keeps the database from being opened is a finding.
 pub(crate) fn verify(directory: &Path, report: &mut Report<'_>) -> Outcome<()> {
+    report.waiting(|| "the database is being opened in memory".into())?;
     match Opened::open(directory) {
         Ok(opened) => opened.check(report),
         Err(Error::Storage(error)) => report.finding(error),

@@ -8,6 +8,7 @@
 use crate::failure::{Failure, Outcome, Verdict, is_of_a_file, is_unread};
 use crate::text::count;
 use pbxt_base::{Error, Result};
+use pbxt_io::{Clock, SystemClock};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Write};
 
@@ -18,6 +19,11 @@ const RESTORE: &str = "restore it from a backup";
 pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
     quiet: bool,
+    /// Milliseconds after which somebody who waits is told how far it is.
+    patience: u64,
+    clock: SystemClock,
+    /// When something was said last.
+    said: u64,
     findings: u64,
     /// What was said of files that could not be looked at.
     unread: BTreeSet<String>,
@@ -26,10 +32,14 @@ pub(crate) struct Report<'o> {
 }
 
 impl<'o> Report<'o> {
-    pub(crate) fn new(out: &'o mut dyn Write, quiet: bool) -> Self {
+    /// With `patience` in seconds.
+    pub(crate) fn new(out: &'o mut dyn Write, quiet: bool, patience: u32) -> Self {
         Self {
             out,
             quiet,
+            patience: u64::from(patience) * 1000,
+            clock: SystemClock::new(),
+            said: 0,
             findings: 0,
             unread: BTreeSet::new(),
             is_unheard: false,
@@ -67,6 +77,14 @@ impl<'o> Report<'o> {
         if self.quiet { Ok(()) } else { self.line(line) }
     }
 
+    /// How far something is that takes long; said if nothing else was for some time.
+    pub(crate) fn waiting(&mut self, line: impl FnOnce() -> String) -> Outcome<()> {
+        if self.quiet || self.clock.now_millis() - self.said < self.patience {
+            return Ok(());
+        }
+        self.line(&format!("... {}", line()))
+    }
+
     /// A finding in words of our own.
     pub(crate) fn sentence(&mut self, sentence: &str) -> Outcome<()> {
         self.sentence_of(sentence, 1)
@@ -80,6 +98,7 @@ impl<'o> Report<'o> {
 
     fn line(&mut self, line: &str) -> Outcome<()> {
         if !self.is_unheard {
+            self.said = self.clock.now_millis();
             // Files take seconds; a line is worth most while one waits for the next.
             match writeln!(self.out, "{line}").and_then(|()| self.out.flush()) {
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => self.is_unheard = true,

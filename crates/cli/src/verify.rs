@@ -43,7 +43,7 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Outcome<Verdict> {
         let sentence = format!("{user}; or verify with --live what never changes any more");
         return Err(Failure::Usage(sentence));
     }
-    let mut report = Report::new(out, args.quiet);
+    let mut report = Report::new(out, args.quiet, args.progress);
     manifests(&directory, &mut report)?;
     let mut subject = Subject {
         directory: &directory,

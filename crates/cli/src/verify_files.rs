@@ -34,13 +34,18 @@ const NO_VALUE: &str = "harmless if the server stopped while it wrote here, as n
 /// Compares every sealed segment with its hash.
 pub(crate) fn sealed(subject: &Subject<'_>, store: &SegmentStore, report: &mut Report<'_>) -> Outcome<()> {
     let (mut good, mut bytes) = (0_u64, 0_u64);
-    for (place, header) in &subject.sound {
-        if place.0 == SegmentClass::Hot && store.sealed(place.0, place.1).is_some() {
-            let verified = store.verify_sealed(place.0, place.1);
-            if !has_gone(subject, header)? && report.take(verified)?.is_some() {
-                good += 1;
-                bytes += header.segment_bytes;
-            }
+    let is_sealed = |place: &Place| place.0 == SegmentClass::Hot && store.sealed(place.0, place.1).is_some();
+    let sealed: Vec<_> = subject
+        .sound
+        .iter()
+        .filter(|(place, _)| is_sealed(place))
+        .collect();
+    for (done, (place, header)) in sealed.iter().enumerate() {
+        report.waiting(|| format!("sealed hot segments: {done} of {}", sealed.len()))?;
+        let verified = store.verify_sealed(place.0, place.1);
+        if !has_gone(subject, header)? && report.take(verified)?.is_some() {
+            good += 1;
+            bytes += header.segment_bytes;
         }
     }
     report.progress(&format!(
@@ -94,7 +99,14 @@ pub(crate) fn pieces(
 /// Every block, and the file as a whole if these are good.
 fn blocks(file: &Arc<PieceFile>, names: &ImageNames, report: &mut Report<'_>) -> Outcome<()> {
     let (mut walk, mut found) = (PieceWalk::new(Arc::clone(file)), Vec::new());
-    while walk.step(READ_BYTES, &mut |damage| found.push(damage)).is_some() {
+    let (name, whole) = (short_name((file.class(), file.id())), file.file_bytes());
+    let mut done = 0;
+    loop {
+        report.waiting(|| format!("{name}: {} of {}", size(done), size(whole)))?;
+        let Some(bytes) = walk.step(READ_BYTES, &mut |damage| found.push(damage)) else {
+            return Ok(());
+        };
+        done += bytes;
         for PieceDamage { error, block } in found.drain(..) {
             let place =
                 block.and_then(|(number, block)| Some((file.sections().get(number as usize)?, block)));
@@ -108,7 +120,6 @@ fn blocks(file: &Arc<PieceFile>, names: &ImageNames, report: &mut Report<'_>) ->
             }
         }
     }
-    Ok(())
 }
 
 /// Reads every frame of every large value.
@@ -167,6 +178,11 @@ fn values(
             Ok(Some(Found::Value { bytes, .. })) => {
                 values += 1;
                 total += bytes;
+                let line = || {
+                    let name = short_name((SegmentClass::Blob, id));
+                    format!("{name}: {}, {} read", count(values, "value"), size(total))
+                };
+                report.waiting(line)?;
             }
             Ok(Some(Found::Hole { .. } | Found::Dead { .. })) => {}
             Ok(Some(Found::Damaged { offset, bytes, value })) => {

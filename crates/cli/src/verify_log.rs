@@ -16,6 +16,9 @@ use pbxt_txlog::LogScan;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Records between two looks at the clock.
+const RECORDS_AT_ONCE: u64 = 1024;
+
 /// What one scan has met.
 struct Scanned {
     records: u64,
@@ -44,7 +47,7 @@ pub(crate) fn log(subject: &Subject<'_>, store: &Arc<SegmentStore>, report: &mut
     let mut records = 0;
     let mut from = Some(first_lsn(facts));
     while let Some(start) = from.take() {
-        let scanned = scan(store, start);
+        let scanned = scan(store, start, report)?;
         records += scanned.records;
         match scanned.end {
             Ok(end) => {
@@ -70,17 +73,29 @@ fn first_lsn(facts: &Facts) -> Lsn {
     Lsn::new(log_start - log_start % segment_bytes)
 }
 
-fn scan(store: &Arc<SegmentStore>, from: Lsn) -> Scanned {
+fn scan(store: &Arc<SegmentStore>, from: Lsn, report: &mut Report<'_>) -> Outcome<Scanned> {
     let mut records = 0;
-    let mut read = || {
-        let mut scan = LogScan::new(Arc::clone(store), from)?;
-        while scan.next_record()?.is_some() {
-            records += 1;
+    let mut scan = match LogScan::new(Arc::clone(store), from) {
+        Ok(scan) => scan,
+        Err(error) => {
+            let end = Err(error);
+            return Ok(Scanned { records, end });
         }
-        scan.finish().map(|end| end.lsn())
     };
-    let end = read();
-    Scanned { records, end }
+    let read = loop {
+        match scan.next_record() {
+            Ok(Some((lsn, _))) => {
+                if records % RECORDS_AT_ONCE == 0 {
+                    report.waiting(|| format!("log: at LSN {lsn}"))?;
+                }
+                records += 1;
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    let end = read.and_then(|()| scan.finish()).map(|end| end.lsn());
+    Ok(Scanned { records, end })
 }
 
 /// A checkpoint knows that the log was durable up to its start: recovery's own scan says so if it is not there.
@@ -92,7 +107,8 @@ fn behind_checkpoint(
 ) -> Outcome<()> {
     match facts.checkpoint {
         Some(checkpoint) if end < checkpoint.start => {
-            report.take(scan(store, checkpoint.start).end)?;
+            let scanned = scan(store, checkpoint.start, report)?;
+            report.take(scanned.end)?;
             Ok(())
         }
         _ => Ok(()),

@@ -303,6 +303,35 @@ fn findings_of_a_table_beyond_those_that_are_told_are_counted() {
     assert!(text.ends_with("\n50 findings\n") && code == 1, "{text}");
 }
 
+#[test]
+fn whoever_waits_is_told_how_far_it_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fill(directory.path(), |db| db.close().expect("closed"));
+    let arguments = ["verify", "--open", "--progress", "0", text_of(directory.path())];
+    let (text, code) = answer(&arguments);
+    assert_eq!(code, 0, "{text}");
+    let runs = called(directory.path(), "named");
+    let parts = [
+        "... log: at LSN ",
+        &format!("... {}: 0 B of ", runs[0]),
+        "... blob-00000001.seg: 1 value, ",
+        "... table 't': 100 % checked",
+    ];
+    for part in parts {
+        assert!(text.contains(&format!("\n{part}")), "{part}: {text}");
+    }
+    let (quiet, code) = answer(&[&arguments[..], &["--quiet"]].concat());
+    assert_eq!((quiet.as_str(), code), ("", 0));
+    let (text, _) = answer(&[
+        "verify",
+        "--open",
+        "--progress",
+        "3600",
+        text_of(directory.path()),
+    ]);
+    assert!(!text.contains("..."), "it takes no hour: {text}");
+}
+
 /// Deletes two of four rows with large values, whose room comes back.
 fn thin_out(db: &Arc<Database>) {
     let table = PlayTable::open(db, "t").expect("the table");
