@@ -173,8 +173,12 @@ pub(crate) fn store_of_one(path: &Path, header: &SegmentHeader) -> Outcome<Arc<S
 
 /// Directory and file name of a path.
 pub(crate) fn split(path: &Path) -> Outcome<(PathBuf, String)> {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| Failure::Usage(format!("'{}' names no file", path.display())))?;
+    let shown = path.display();
+    let name = path.file_name();
+    let name = name.ok_or_else(|| Failure::Usage(format!("'{shown}' names no file")))?;
+    let refusal =
+        || format!("the name of '{shown}' is not UTF-8: give it another name, or make a link to it");
+    let name = name.to_str().ok_or_else(|| Failure::Usage(refusal()))?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok((parent.unwrap_or(Path::new(".")).to_owned(), name.to_owned()))
 }

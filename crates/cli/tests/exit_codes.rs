@@ -126,3 +126,20 @@ fn the_exit_code_holds_where_nobody_reads_what_is_printed() {
         assert_eq!(code_unheard(&arguments), Some(1), "{arguments:?}");
     }
 }
+
+#[test]
+fn a_name_that_is_no_text_is_told_by_that_and_by_what_to_do() {
+    use std::os::unix::ffi::OsStrExt;
+    let (_directory, path) = filled();
+    let copy = path.join(std::ffi::OsStr::from_bytes(b"hot \xff copy"));
+    std::fs::copy(path.join("hot-00000001.seg"), &copy).expect("a copy");
+    let output = Command::new(env!("CARGO_BIN_EXE_pbxt"))
+        .arg("inspect")
+        .arg(&copy)
+        .output();
+    let output = output.expect("the program runs");
+    let text = String::from_utf8(output.stderr).expect("text");
+    assert!(text.contains("is not UTF-8: give it another name"), "{text}");
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert_eq!(answer(&["verify", text_of(&path)]).1, 0, "a file of nobody");
+}
