@@ -9,6 +9,15 @@
 #   4. build/mariadb and build/mariadb-headers: a private MariaDB server and the headers of the same version
 # It never installs, replaces, downgrades or stops a MariaDB server of this machine.
 set -euo pipefail
+
+# Whoever asks what it does, or mistypes, wants nothing installed.
+if [ $# -gt 0 ]; then
+  explanation=$(sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0")
+  case "$1" in
+    -h | --help) printf '%s\n' "$explanation"; exit 0 ;;
+    *) printf 'setup: %s is unknown: there are no options.\n%s\n' "$1" "$explanation" >&2; exit 2 ;;
+  esac
+fi
 cd "$(dirname "$0")/.."
 mkdir -p build
 
