@@ -8,7 +8,8 @@
 //! in order, and each index shows exactly the visible rows under the keys their payloads give, by sums that do not depend on
 //! order (check_digest.rs). Only where sums differ the rows are looked for (check_diff.rs): the memory a check takes does not
 //! grow with the table.
-//! Damage is a finding and ends only the part that met it; other errors end the check.
+//! Rules: B15 damage is a finding and ends only the part that met it, be it other bytes or a disk that does not give them; what is
+//! wanting for a while is none, and ends the check as every other error.
 //! Latches and I/O: as a reader; can be stopped by a kill.
 
 use crate::check_diff::name_differences;
@@ -20,8 +21,7 @@ use crate::host::HostTable;
 use crate::session::Session;
 use crate::table::{Index, Table};
 use crate::view::read_version;
-use pbxt_base::{Error as StorageError, RowId};
-use pbxt_io::is_passing_want;
+use pbxt_base::RowId;
 use std::sync::Arc;
 
 /// Findings told in full; of the rest only the number is told.
@@ -80,7 +80,7 @@ impl<'a> Check<'a> {
         self.findings >= TOLD_MAX
     }
 
-    /// Damage becomes a finding, and `None`; other errors end the check.
+    /// Damage becomes a finding, and `None`; other errors end the check (rule B15).
     pub(crate) fn absorb<T>(&mut self, what: &str, result: Result<T>) -> Result<Option<T>> {
         self.absorb_in(|| what.to_owned(), result)
     }
@@ -99,17 +99,6 @@ impl<'a> Check<'a> {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// A finding; or the end of the check, if the error says only that something could not be read now, or not by whoever asks.
-    pub(crate) fn judge(&mut self, what: &str, error: Error) -> Result<()> {
-        if let Error::Storage(cause) | Error::Row(pbxt_rows::Error::Base(cause)) = &error
-            && is_unread(cause)
-        {
-            return Err(error);
-        }
-        self.find(&format!("{what}: {error}"));
-        Ok(())
     }
 
     /// Notes a row, slot or entry done.
@@ -137,23 +126,13 @@ impl<'a> Check<'a> {
     }
 }
 
-fn is_damage(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Storage(StorageError::Corrupt { .. })
-            | Error::Row(
-                pbxt_rows::Error::Corrupt { .. } | pbxt_rows::Error::Base(StorageError::Corrupt { .. })
-            )
-    )
-}
-
-/// True for want of a key, a right, descriptors or memory, which says nothing of what is there (EN11).
-fn is_unread(error: &StorageError) -> bool {
-    is_passing_want(error)
-        || matches!(
-            error,
-            StorageError::Encrypted { .. } | StorageError::NoKey { .. } | StorageError::Denied { .. }
-        )
+/// Rule B15. A row that does not decode is as it must not be, whatever the reason.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    match error {
+        Error::Row(pbxt_rows::Error::Base(_)) => error.is_unreadable(),
+        Error::Row(_) => true,
+        _ => error.is_unreadable(),
+    }
 }
 
 impl HostTable {
@@ -227,7 +206,7 @@ fn check_chains(session: &Session, table: &Table, check: &mut Check<'_>) -> Resu
                 Ok(Some(version)) => version,
                 Ok(None) => break,
                 Err(error) => {
-                    check.judge(&format!("row {row}"), error)?;
+                    check.absorb::<()>(&format!("row {row}"), Err(error))?;
                     break;
                 }
             };
@@ -276,7 +255,8 @@ fn check_index(
     };
     let stretches = rows.differing(&shown);
     if !stretches.is_empty() {
-        name_differences(session, table, number, rows, &stretches, check)?;
+        let named = name_differences(session, table, number, rows, &stretches, check);
+        check.absorb(&format!("index '{name}'"), named)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! bounded however many rows are wrong.
 //! Latches and I/O: as a reader.
 
-use crate::check::Check;
+use crate::check::{Check, is_damage};
 use crate::check_digest::{Digests, RowHasher, for_each_entry};
 use crate::cursor::{Bind, Cursor};
 use crate::error::Result;
@@ -74,7 +74,10 @@ fn collect_rows(
     while cursor.scan_next(session, |version| {
         let row = version.row();
         if is_in(row) {
-            let hash = hasher.of_row(row, version.payload()).ok();
+            let hash = match hasher.of_row(row, version.payload()) {
+                Err(error) if !is_damage(&error) => return Err(error),
+                hash => hash.ok(),
+            };
             rows.insert(row, Seen { hash, times: 0 });
         }
         Ok(())

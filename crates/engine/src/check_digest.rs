@@ -8,9 +8,9 @@
 //! Limits: two errors in one stretch can hide each other once in 2^64.
 //! Latches and I/O: as a reader; entries are read without their rows (rule B7).
 
-use crate::check::Check;
+use crate::check::{Check, is_damage};
 use crate::cursor::{Bind, Cursor};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::session::Session;
 use crate::stored_values::StoredValues;
 use crate::table::Table;
@@ -161,16 +161,17 @@ pub(crate) fn digests_of_rows(
     cursor.scan_start(session)?;
     loop {
         let mut problem = None;
+        let mut wrong = |error: Error| -> Result<()> {
+            let what = is_damage(&error).then(|| error.to_string()).ok_or(error)?;
+            problem.get_or_insert(what);
+            Ok(())
+        };
         let next = cursor.scan_next(session, |version| {
             let (row, payload) = (version.row(), version.payload());
-            problem = check_payload(table.schema(), payload, &blobs, &mut value).err();
+            check_payload(table.schema(), payload, &blobs, &mut value).or_else(&mut wrong)?;
             for (hasher, digests) in hashers.iter_mut().zip(&mut found.by_index) {
                 let hash = hasher.of_row(row, payload);
-                let hash = hash.unwrap_or_else(|error| {
-                    problem.get_or_insert(error);
-                    0
-                });
-                digests.add(row, hash);
+                digests.add(row, hash.or_else(|error| wrong(error).map(|()| 0))?);
             }
             Ok(())
         });
@@ -181,7 +182,7 @@ pub(crate) fn digests_of_rows(
         }
         found.count += 1;
         if let Some(problem) = problem {
-            check.judge(&format!("row {}", cursor.row()), problem)?;
+            check.find(&format!("row {}: {problem}", cursor.row()));
         }
         check.step(session)?;
     }

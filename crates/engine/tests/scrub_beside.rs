@@ -171,12 +171,35 @@ struct Short {
     /// Files that can be opened now.
     granted: Mutex<HashSet<String>>,
     reads: Arc<AtomicU64>,
+    /// Files that begin so find no descriptor for their readers, whichever way they read.
+    lacking: Arc<Mutex<Option<&'static str>>>,
 }
 
 #[derive(Debug)]
 struct ShortFile {
     file: Arc<dyn DiskFile>,
-    reads: Arc<AtomicU64>,
+    /// Of all files past the cache; none of one that goes through it.
+    reads: Option<Arc<AtomicU64>>,
+    lacking: Arc<Mutex<Option<&'static str>>>,
+}
+
+impl Short {
+    fn on(medium: &SimDisk) -> Self {
+        Self {
+            medium: medium.clone(),
+            granted: Mutex::default(),
+            reads: Arc::default(),
+            lacking: Arc::default(),
+        }
+    }
+
+    fn wrap(&self, file: Arc<dyn DiskFile>, reads: Option<&Arc<AtomicU64>>) -> Arc<dyn DiskFile> {
+        Arc::new(ShortFile {
+            file,
+            reads: reads.cloned(),
+            lacking: Arc::clone(&self.lacking),
+        })
+    }
 }
 
 fn failed<T>(file: &str, op: &'static str, source: io::Error) -> Result<T> {
@@ -194,7 +217,7 @@ impl Disk for Short {
     }
 
     fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>> {
-        self.medium.open(name, writable)
+        Ok(self.wrap(self.medium.open(name, writable)?, None))
     }
 
     fn open_past_cache(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
@@ -202,10 +225,7 @@ impl Disk for Short {
             self.granted.lock().insert(name.to_owned());
             return failed(name, "open", io::Error::from_raw_os_error(EMFILE));
         }
-        Ok(Arc::new(ShortFile {
-            file: self.medium.open(name, false)?,
-            reads: Arc::clone(&self.reads),
-        }))
+        Ok(self.wrap(self.medium.open(name, false)?, Some(&self.reads)))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -247,8 +267,18 @@ impl DiskFile for ShortFile {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let number = self.reads.fetch_add(1, Ordering::Relaxed);
-        if number % SHORT_READS == SHORT_READS - 1 {
+        if self
+            .lacking
+            .lock()
+            .is_some_and(|kind| self.name().starts_with(kind))
+        {
+            return failed(self.name(), "open", io::Error::from_raw_os_error(EMFILE));
+        }
+        let number = self
+            .reads
+            .as_ref()
+            .map(|reads| reads.fetch_add(1, Ordering::Relaxed));
+        if number.is_some_and(|number| number % SHORT_READS == SHORT_READS - 1) {
             // As a read past the cache says where it failed.
             let source = io::Error::new(io::ErrorKind::OutOfMemory, format!("at offset {offset}"));
             return failed(self.name(), "read", source);
@@ -280,11 +310,7 @@ fn patient_pass(bench: &Scrubbed) -> Vec<String> {
 #[test]
 fn want_of_descriptors_and_of_memory_is_no_damage() {
     let medium = SimDisk::new();
-    let disk = Short {
-        medium: medium.clone(),
-        granted: Mutex::default(),
-        reads: Arc::default(),
-    };
+    let disk = Short::on(&medium);
     let reads = Arc::clone(&disk.reads);
     let bench = Scrubbed::on(medium, Arc::new(disk));
     fill(&bench.db);
@@ -305,4 +331,28 @@ fn want_of_descriptors_and_of_memory_is_no_damage() {
             && told[0].contains("is damaged at offset 4096"),
         "SC4: {told:?}"
     );
+}
+
+/// Whoever asks for a check is not told of damage that is none: what is lacking ends the check, and it can be asked for again.
+#[test]
+fn want_of_descriptors_ends_a_check_and_finds_nothing() {
+    let medium = SimDisk::new();
+    let db = Database::open(Arc::new(medium.clone()), &options(&Arc::default(), None));
+    let db = db.expect("the database opens");
+    fill(&db);
+    drop(db);
+    for kind in ["hot-", "blob-", "cold-", "meta-"] {
+        // Opened anew, so that nothing of it is in memory.
+        let disk = Short::on(&medium.kill());
+        let lacking = Arc::clone(&disk.lacking);
+        let db = Database::open(Arc::new(disk), &options(&Arc::default(), None)).expect("the database opens");
+        let table = PlayTable::open(&db, "t").expect("the table is there");
+        let mut client = Client::new(&db, 1);
+        *lacking.lock() = Some(kind);
+        let error = client.check(&table).expect_err(kind).to_string();
+        assert!(error.contains("cannot open") && error.contains(kind), "{error}");
+        client.session.commit().expect("nothing to commit");
+        *lacking.lock() = None;
+        assert_eq!(client.check(&table).expect("checkable"), Vec::<String>::new());
+    }
 }
