@@ -5,7 +5,7 @@
 //! What is checked: pieces of a run follow each other; the first and the last block of each piece are read from disk, decode, and
 //! begin and end with the row or key that the piece says; trees in memory are in order. No block between, no version in the
 //! log, no count.
-//! Damage is a finding, as in the whole check (check.rs).
+//! Rules: B15 damage is a finding, as in the whole check (check.rs).
 //! Latches and I/O: reads past the cache, a block or a stretch of blocks at a time; can be stopped by a kill.
 
 use crate::block_owner::rows_in_words;

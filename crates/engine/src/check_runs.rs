@@ -4,16 +4,17 @@
 //! that newer ones hide are never read. Whoever asks for a check wants to know now.
 //! What is checked: every block decodes; row ids and keys rise; a piece has exactly the row ids of its set, and as many
 //! entries as it says; pieces of a run follow each other.
-//! Latches and I/O: reads past the cache, some blocks at a time; the pieces stay open meanwhile.
+//! Latches and I/O: reads past the cache, some blocks at a time, where the disk refuses them one by one; the pieces stay open meanwhile.
 
 use crate::block_owner::rows_in_words;
 use crate::check::Check;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::row_shape::{RowPiece, RowRun};
 use crate::session::Session;
 use crate::table::{Index, Table};
 use pbxt_base::RowId;
 use pbxt_index::{IndexParts, Run, RunCursor, RunPiece, SeekPos};
+use pbxt_segment::StoredBlocks;
 use std::sync::Arc;
 
 /// Bytes that are read at once.
@@ -44,23 +45,46 @@ pub(crate) fn check_row_order(run: &RowRun, check: &mut Check<'_>) {
     }
 }
 
+/// Reads the blocks of a piece in their order.
+struct RowBlocks<'p> {
+    piece: &'p RowPiece,
+    ahead: Option<StoredBlocks>,
+    /// Those before this one are read one by one, because one of them cannot be read.
+    alone_until: usize,
+}
+
+impl RowBlocks<'_> {
+    fn read(&mut self, block: usize, raw: &mut Vec<u8>) -> Result<()> {
+        let (file, section) = (&self.piece.file, self.piece.section);
+        self.ahead = self.ahead.take().filter(|ahead| ahead.blocks().contains(&block));
+        if self.ahead.is_none() && block >= self.alone_until {
+            let count = self.piece.section().blocks_within(block, READ_BYTES);
+            match file.read_blocks_ahead(section, block, count).map_err(Error::from) {
+                Err(error) if error.is_unreadable() => self.alone_until = block + count,
+                ahead => self.ahead = Some(ahead?),
+            }
+        }
+        let decoded = match &self.ahead {
+            Some(ahead) => ahead.decode(block, raw),
+            None => file.read_blocks_ahead(section, block, 1)?.decode(block, raw),
+        };
+        Ok(decoded?)
+    }
+}
+
 fn check_row_piece(session: &Session, table: &Table, piece: &RowPiece, check: &mut Check<'_>) -> Result<()> {
     let mut raw = Vec::new();
-    let mut ahead = None;
+    let mut blocks = RowBlocks {
+        piece,
+        ahead: None,
+        alone_until: 0,
+    };
     let (mut before, mut slots, mut is_whole) = (RowId::new(0), 0, true);
     for block in 0..piece.block_count() {
-        if ahead.is_none() {
-            let count = piece.section().blocks_within(block, READ_BYTES);
-            ahead = Some(piece.file.read_blocks_ahead(piece.section, block, count)?);
-        }
-        let Some(stored) = &ahead else { continue };
-        let read = stored.decode(block, &mut raw);
-        if stored.blocks().end == block + 1 {
-            ahead = None;
-        }
-        let decoded = read.and_then(|()| piece.decode(table.versions(), block, &raw));
+        let read = blocks.read(block, &mut raw);
+        let decoded = read.and_then(|()| Ok(piece.decode(table.versions(), block, &raw)?));
         let what = || rows_in_words(piece.section(), block);
-        let Some(rows) = check.absorb_in(what, decoded.map_err(Into::into))? else {
+        let Some(rows) = check.absorb_in(what, decoded)? else {
             is_whole = false;
             continue;
         };

@@ -290,6 +290,74 @@ fn a_damaged_block_that_readers_need_ends_no_check() {
     assert_eq!(found.len(), 2, "indexes are sound and not compared: {found:?}");
 }
 
+/// So many rows, all in one piece, as are their entries.
+fn store_of_whole_pieces(rows: u32) -> Store {
+    let store = settled_store(rows);
+    store
+        .db
+        .compact(|_| true)
+        .expect("nothing is left of older pieces");
+    store
+}
+
+/// A medium that refuses to read is as one that reads wrongly: it ends no check, and hides nothing else.
+#[test]
+fn a_sector_that_cannot_be_read_is_a_finding_and_hides_no_other() {
+    let mut store = store_of_whole_pieces(3000);
+    let table = u64::from(store.table.id().raw());
+    let rows = blocks_of(&store, SegmentClass::Cold, |_, owner| owner == table);
+    let index = u64::from(store.table.table.indexes[GROUP_INDEX].def.id.raw());
+    let entries = blocks_of(&store, SegmentClass::Meta, |kind, owner| {
+        kind == SECTION_INDEX_RUN && owner == index
+    });
+    assert!(rows.len() > 4, "blocks before and behind: {}", rows.len());
+    let ((refused, at), (flipped, damaged)) = (rows[1].clone(), rows[3].clone());
+    // A sector of no other block.
+    store
+        .disk
+        .make_unreadable(&refused, at + 1024)
+        .expect("the file is there");
+    store
+        .disk
+        .flip_bit(&flipped, damaged + 20, 3)
+        .expect("the file is there");
+    let (meta, place) = entries[0].clone();
+    store
+        .disk
+        .make_unreadable(&meta, place + 20)
+        .expect("the file is there");
+    let found = findings(&mut store);
+    let told = |words: &[&str]| {
+        let fits = |text: &&String| words.iter().all(|word| text.contains(word));
+        found.iter().filter(fits).count()
+    };
+    assert_eq!(told(&["rows: cannot read", &refused]), 1, "{found:?}");
+    assert_eq!(told(&["rows: ", "damaged", &damaged.to_string()]), 1, "{found:?}");
+    assert!(told(&["index '", "cannot read", &meta]) > 0, "{found:?}");
+}
+
+#[test]
+fn a_quick_check_finds_sectors_that_cannot_be_read_at_ends_of_pieces() {
+    let mut store = store_of_whole_pieces(3000);
+    let table = u64::from(store.table.id().raw());
+    let rows = blocks_of(&store, SegmentClass::Cold, |_, owner| owner == table);
+    let index = u64::from(store.table.table.indexes[GROUP_INDEX].def.id.raw());
+    let entries = blocks_of(&store, SegmentClass::Meta, |kind, owner| {
+        kind == SECTION_INDEX_RUN && owner == index
+    });
+    for (file, offset) in [&rows[0], &entries[0]] {
+        store
+            .disk
+            .make_unreadable(file, offset + 20)
+            .expect("the file is there");
+    }
+    let found = quick_findings(&mut store);
+    for (file, _) in [&rows[0], &entries[0]] {
+        let names_it = |text: &String| text.contains("cannot read") && text.contains(file);
+        assert!(found.iter().any(names_it), "{file}: {found:?}");
+    }
+}
+
 fn quick_findings(store: &mut Store) -> Vec<String> {
     let table = Arc::clone(&store.table.table);
     let mut told = Vec::new();
@@ -337,11 +405,7 @@ fn quick_flips(store: &mut Store, sections: &[Vec<(String, u64)>]) -> (usize, us
 
 #[test]
 fn a_quick_check_looks_at_the_ends_of_pieces_and_no_further() {
-    let mut store = settled_store(3000);
-    store
-        .db
-        .compact(|_| true)
-        .expect("nothing is left of older pieces");
+    let mut store = store_of_whole_pieces(3000);
     assert_eq!(quick_findings(&mut store), Vec::<String>::new());
     let id = u64::from(store.table.id().raw());
     let rows = sections_of(&store, SegmentClass::Cold, |_, owner| owner == id);
