@@ -16,7 +16,7 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ const STAT_BLOCK_BYTES: u64 = 512;
 /// Mode of a directory that is made, less what the umask forbids: others have no business in it. A server's umask may leave
 /// them the right to enter.
 const DIRECTORY_MODE: u32 = 0o770;
+/// Mode of a file that is made, less what the umask forbids (TR10): the directory may be one that others can enter.
+const FILE_MODE: u32 = 0o660;
 
 /// A directory of the operating system.
 #[derive(Debug)]
@@ -91,6 +93,7 @@ impl Disk for OsDisk {
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(FILE_MODE)
             .open(&path);
         let file = opened.map_err(|source| failure(&path, "create", source))?;
         if let Err(source) = allocate(&file, 0..preallocate) {
@@ -188,6 +191,7 @@ impl Disk for OsDisk {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(FILE_MODE)
             .open(&path);
         let mut file = match opened {
             Err(source) if is_denied(&source) => return lock_unwritten(&path, source),
@@ -498,6 +502,21 @@ mod tests {
             .mode();
         assert_eq!(mode & 0o007, 0, "TR10: mode {mode:o}");
         assert_eq!(mode & 0o700, 0o700, "its owner may do everything");
+    }
+
+    #[test]
+    fn new_files_are_closed_to_others() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let disk = OsDisk::open(directory.path(), true).expect("a directory");
+        disk.create("a", 0).expect("a new file");
+        let _lock = disk.lock("pbxt.lock").expect("the lock");
+        for name in ["a", "pbxt.lock"] {
+            let found = std::fs::metadata(directory.path().join(name)).expect("it is there");
+            let mode = found.permissions().mode();
+            assert_eq!(mode & 0o007, 0, "TR10: '{name}' has mode {mode:o}");
+            assert_eq!(mode & 0o600, 0o600, "its owner may read and write '{name}'");
+        }
     }
 
     #[test]
