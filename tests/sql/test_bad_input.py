@@ -31,6 +31,7 @@ ADVICE = (
     "stop",
     "give",
     "make",
+    "mount",
     "choose",
 )
 
@@ -518,7 +519,7 @@ def test_a_read_only_directory_is_named(own_server, small_disk):
     with pytest.raises(Problem):
         server.start()
     server.stop()
-    assert_sentence(server.log_text(mark), str(small_disk.name))
+    assert_sentence(server.log_text(mark), str(small_disk.name), "only be read", "mount it for writing")
     subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
     server.start()
     session = Session(server, None, "PBXT")

@@ -68,7 +68,7 @@ pub enum Error {
         holder: String,
     },
     /// The medium cannot be written, or was opened for reading.
-    #[error("'{path}' cannot be written: make it writable for this user, or open read-only")]
+    #[error("'{path}' is on a medium that can only be read: mount it for writing, then try again")]
     ReadOnlyMedia {
         /// Path.
         path: String,
