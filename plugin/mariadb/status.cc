@@ -96,6 +96,7 @@ SHOW_VAR counter_variables[] = {PBXT_COUNTER(txns_committed),
                                 PBXT_COUNTER(scrub_damage_found),
                                 PBXT_COUNTER(scrub_progress_now),
                                 PBXT_COUNTER(scrub_last_pass_seconds),
+                                PBXT_COUNTER(read_only),
                                 {NullS, NullS, SHOW_LONG}};
 
 int fill_counters(MYSQL_THD, SHOW_VAR* variable, void*, struct system_status_var*, enum enum_var_type) {

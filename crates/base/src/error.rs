@@ -7,6 +7,31 @@ use std::io;
 /// Result of the lower floors.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// What made a database read-only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoisonCause {
+    /// A write or sync failed.
+    Disk,
+    /// A thread of the engine panicked, and left what it was about half done.
+    Panic,
+}
+
+impl PoisonCause {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "a disk failure",
+            Self::Panic => "an internal error",
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Disk => "check the disk",
+            Self::Panic => "please report it",
+        }
+    }
+}
+
 /// A failure of the storage floors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -41,9 +66,11 @@ pub enum Error {
         /// What needed the space.
         what: String,
     },
-    /// A write or sync failed earlier.
-    #[error("the database is read-only since a disk failure ({reason}): check the disk, then restart")]
+    /// Something failed earlier behind which nothing may be written.
+    #[error("the database is read-only since {} ({reason}): {}, then restart", .cause.name(), .cause.remedy())]
     Poisoned {
+        /// What kind of failure it was.
+        cause: PoisonCause,
         /// The first failure.
         reason: String,
     },

@@ -20,6 +20,6 @@ pub mod stop_point;
 /// True if expensive checks are on.
 pub const VERIFY: bool = cfg!(feature = "verify");
 
-pub use error::{Error, Result};
+pub use error::{Error, PoisonCause, Result};
 pub use ids::{Addr, AddrClass, CommitTs, IndexId, Lsn, RowId, SegmentId, TableId, TxnId};
 pub use prefetch::{prefetch, prefetch_at};

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define PBXT_ABI_VERSION 11u
+#define PBXT_ABI_VERSION 12u
 
 typedef struct pbxt_db pbxt_db;           /* one open database directory */
 typedef struct pbxt_session pbxt_session; /* one connection: at most one transaction at a time */
@@ -40,7 +40,7 @@ typedef enum pbxt_status {
   PBXT_LOCK_TIMEOUT = 6,   /* also NOWAIT */
   PBXT_KILLED = 7,         /* wait or long step ended by pbxt_session_kill() */
   PBXT_NO_SPACE = 8,       /* disk full; nothing was changed */
-  PBXT_POISONED = 9,       /* an I/O failure made the database read-only until reopened */
+  PBXT_POISONED = 9,       /* a failure made the database read-only until reopened */
   PBXT_CORRUPT = 10,
   PBXT_IO = 11,
   PBXT_TOO_LARGE = 12, /* row or key over a limit */
@@ -182,8 +182,8 @@ typedef struct pbxt_counters { /* totals since open unless "now" is said */
   uint64_t index_runs_now, index_pieces_now, index_run_bytes_now;
   uint64_t background_jobs_now; /* 0: nothing is running or due */
   uint64_t scrub_passes, scrub_bytes_read, scrub_damage_found;
-  uint64_t scrub_progress_now; /* percent of the pass under way; 0 without one */
-  uint64_t scrub_last_pass_seconds;
+  uint64_t scrub_progress_now;                 /* percent of the pass under way; 0 without one */
+  uint64_t scrub_last_pass_seconds, read_only; /* the latter 1: nothing is written until it is reopened */
 } pbxt_counters;
 pbxt_status pbxt_get_counters(pbxt_db* db, pbxt_counters* out);
 

@@ -1,6 +1,7 @@
 //! Guard: the way from C into Rust and back: panics stop here, the last error keeps its sentence.
 
 use crate::status::Status;
+use pbxt_io::panic_text;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,10 +38,7 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
             Status::from(&error)
         }
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text
-                .or_else(|| panic.downcast_ref::<&str>().copied())
-                .unwrap_or("no reason given");
+            let text = panic_text(&*panic);
             remember(&format!("internal error, please report it: {text}"));
             Status::Internal
         }

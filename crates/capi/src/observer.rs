@@ -105,6 +105,10 @@ impl WaitObserver for PbxtHost {
     fn damage(&self, text: &str) {
         self.note(0, text);
     }
+
+    fn read_only(&self, text: &str) {
+        self.note(0, text);
+    }
 }
 
 impl Weigher for PbxtHost {

@@ -120,6 +120,7 @@ pub struct PbxtCounters {
     pub scrub_damage_found: u64,
     pub scrub_progress_now: u64,
     pub scrub_last_pass_seconds: u64,
+    pub read_only: u64,
 }
 
 /// See the header.
@@ -190,6 +191,7 @@ pub unsafe extern "C" fn pbxt_get_counters(db: *mut PbxtDb, out: *mut PbxtCounte
             index_pieces_now: now.index_runs.pieces,
             index_run_bytes_now: now.index_runs.bytes,
             background_jobs_now: now.background_jobs,
+            read_only: u64::from(now.is_read_only),
             ..space_and_scrub(&now)
         };
         // SAFETY: a place of the caller.

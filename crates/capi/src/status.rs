@@ -224,7 +224,7 @@ mod tests {
         let name = || "t".to_owned();
         let cases = [
             (StorageError::NoSpace { what: name() }.into(), Status::NoSpace),
-            (StorageError::Poisoned { reason: name() }.into(), Status::Poisoned),
+            (pbxt_io::Poison::new().error().into(), Status::Poisoned),
             (
                 StorageError::Locked {
                     path: name(),

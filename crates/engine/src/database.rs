@@ -202,8 +202,7 @@ impl Database {
         };
         let store = Arc::new(SegmentStore::open(disk, mode)?);
         let blobs = Arc::new(BlobStore::open(Arc::clone(&store))?);
-        let poison = Arc::clone(store.poison());
-        let started = clock.now_millis();
+        let (poison, started) = (Arc::clone(store.poison()), clock.now_millis());
         let mut found = recovery::read_log(&store, &blobs, options.threads())?;
         let upkeep = upkeep_of(&mut found, &blobs)?;
         // The log goes on in a new file, and so do large values: what is encrypted from here on is all that will be written.
@@ -252,6 +251,7 @@ impl Database {
             horizon: AtomicU64::new(found.txns.last_ts.raw()),
             housekeeper: Mutex::new(None),
         });
+        db.waits.watch(&db.poison);
         db.bind_references();
         adopt_held(&db, found.held)?;
         recovery::adopt_prepared(&db, found.prepared);

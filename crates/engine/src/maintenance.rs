@@ -322,7 +322,7 @@ impl Database {
         let weak = Arc::downgrade(self);
         let step = move || {
             if let Some(db) = weak.upgrade() {
-                // A failure is counted and tried again; one of the disk has poisoned the database, which says so.
+                // A failure is counted and tried again; one of the disk has poisoned the database, which was told (D9).
                 let _ = db.maintenance_step(db.upkeep.is_at_rest());
             }
         };

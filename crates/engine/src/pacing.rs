@@ -274,7 +274,7 @@ impl Database {
         let mut watch = IdleWatch::default();
         let step = move || {
             let Some(db) = weak.upgrade() else { return };
-            // A failure of the disk has poisoned the database, which says so; damage is found again by whoever reads it.
+            // A failure of the disk has poisoned the database, which was told (D9); damage is found again by whoever reads it.
             while !db.upkeep.is_stopping() && !db.upkeep.is_compacting() {
                 let is_idle = watch.look(db.clock.now_millis(), db.log.tail().raw());
                 db.upkeep.is_idle.store(is_idle, Ordering::Relaxed);

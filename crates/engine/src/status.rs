@@ -94,6 +94,8 @@ pub struct Status {
     /// Its age, and the log it keeps, now.
     pub oldest_snapshot: OldestSnapshot,
     pub scrub: ScrubStatus,
+    /// Nothing can be written any more (rule D9).
+    pub is_read_only: bool,
 }
 
 /// Runs on disk.
@@ -281,6 +283,7 @@ impl Database {
             oldest_snapshot_age: live.frontier().raw() - live.horizon().raw(),
             oldest_snapshot: self.oldest_snapshot(self.clock.now_millis()),
             scrub: self.scrub_status(),
+            is_read_only: self.poison.is_set(),
         })
     }
 

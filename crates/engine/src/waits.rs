@@ -21,7 +21,7 @@ use crate::table::Table;
 use crate::who::SessionView;
 use parking_lot::{Condvar, Mutex};
 use pbxt_base::{TxnId, stop_point};
-use pbxt_io::{WaitKind, while_waiting};
+use pbxt_io::{Poison, WaitKind, while_waiting};
 use pbxt_txn::{
     CircleMember, DeadlockReport, Enqueued, LockMode, Preference, Resource, WaitGraph, WaitRequest,
     WaitState, WaitToken, WaiterCounts, Wakes,
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-/// What a host gets to know about waits, commits and damage.
+/// What a host gets to know about waits, commits, damage and failures.
 pub trait WaitObserver: Send + Sync + std::fmt::Debug {
     /// `waiter` is about to wait for `blocker` (host session pointers given at session open). Called under the
     /// latch of the blocker's place among the sessions with a transaction, so that neither can end its transaction meanwhile (rule V4).
@@ -59,6 +59,9 @@ pub trait WaitObserver: Send + Sync + std::fmt::Debug {
     fn deadlock(&self, _text: &str) {}
     /// Damage of a file that the scrubber met, in one line, for whoever runs the database (rule SC6).
     fn damage(&self, _text: &str) {}
+    /// The database takes no more writes, and why, in one line: once, by whoever met the failure (rule D9). Called under latches of the
+    /// engine, so it must not come back to it.
+    fn read_only(&self, _text: &str) {}
 }
 
 /// The part of a session that other threads may touch.
@@ -205,6 +208,13 @@ impl Waits {
             kills: AtomicU64::new(0),
             waited_millis: AtomicU64::new(0),
             waited_millis_max: AtomicU64::new(0),
+        }
+    }
+
+    /// Lets the observer know when the database takes no more writes (rule D9).
+    pub(crate) fn watch(&self, poison: &Poison) {
+        if let Some(observer) = self.observer.clone() {
+            poison.watch(move |error| observer.read_only(&error.to_string()));
         }
     }
 

@@ -4,12 +4,16 @@
 mod common;
 
 use common::{Bench, open, options, row};
-use pbxt::{Database, FlushAtCommit, SessionConfig};
+use parking_lot::Mutex;
+use pbxt::{Database, FlushAtCommit, Options, SessionConfig, Simulation, WaitObserver};
+use pbxt_io::{Clock, SystemClock};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::PlayTable;
 use pbxt_testkit::{Fault, SimDisk};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 fn fail_sync(prefix: &str) -> Fault {
     Fault::FailSync {
@@ -73,6 +77,111 @@ fn a_commit_that_waits_for_nothing_is_told_of_a_failure_before_it() {
         .expect_err("a sync of the manifest fails");
     let committed = bench.client.session.commit();
     committed.expect_err("D9: nothing will be synced any more");
+}
+
+/// A host that notes what it is told of failures.
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl WaitObserver for Told {
+    fn waiting(&self, _waiter: usize, _blocker: usize) {}
+    fn begin(&self, _host_session: usize) {}
+    fn end(&self, _host_session: usize) {}
+    fn is_killed(&self, _host_session: usize) -> bool {
+        false
+    }
+    fn read_only(&self, text: &str) {
+        self.0.lock().push(text.to_owned());
+    }
+}
+
+fn told_to(told: &Arc<Told>) -> Options {
+    Options {
+        observer: Some(Arc::clone(told) as Arc<dyn WaitObserver>),
+        ..options()
+    }
+}
+
+#[test]
+fn a_host_is_told_once_that_the_disk_made_the_database_read_only() {
+    for failing in ["hot-", "pbxt.manifest"] {
+        let (disk, told) = (SimDisk::new(), Arc::<Told>::default());
+        let db = Database::open(Arc::new(disk.clone()), &told_to(&told)).expect("the database opens");
+        let table = PlayTable::create(&db, "t").expect("a new table");
+        let mut client = Client::new(&db, 1);
+        client.insert(&table, &row(1)).expect("inserted");
+        assert!(!db.status().expect("numbers").is_read_only);
+        disk.plant(fail_sync(failing));
+        db.checkpoint_step().expect_err("a sync fails");
+        assert!(db.status().expect("numbers").is_read_only, "D9: {failing}");
+        client
+            .session
+            .commit()
+            .expect_err("D9: nothing is written any more");
+        db.checkpoint_step().expect_err("D9: nothing is tried again");
+        let told = told.0.lock().clone();
+        assert_eq!(told.len(), 1, "D9: {failing}: {told:?}");
+        assert!(
+            told[0].starts_with("the database is read-only since a disk failure (")
+                && told[0].contains(failing)
+                && told[0].ends_with("): check the disk, then restart"),
+            "D9: {told:?}"
+        );
+    }
+}
+
+/// A clock that is no good for one thread once somebody broke it.
+#[derive(Debug)]
+struct Clockwork {
+    time: SystemClock,
+    is_broken: AtomicBool,
+}
+
+impl Clock for Clockwork {
+    fn now_millis(&self) -> u64 {
+        let thread = std::thread::current();
+        let is_met = self.is_broken.load(Ordering::Relaxed) && thread.name() == Some("pbxt-housekeeper");
+        assert!(!is_met, "the clock\nstands still");
+        self.time.now_millis()
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        self.time.unix_seconds()
+    }
+}
+
+#[test]
+fn a_host_is_told_of_a_panic_of_a_background_thread_by_its_words_and_not_as_a_disk_failure() {
+    let told = Arc::<Told>::default();
+    let clock = Arc::new(Clockwork {
+        time: SystemClock::new(),
+        is_broken: AtomicBool::new(false),
+    });
+    let simulation = Simulation {
+        clock: Arc::clone(&clock) as _,
+        uuid: 0x5eed,
+    };
+    let options = Options {
+        background: true,
+        simulation: Some(simulation),
+        ..told_to(&told)
+    };
+    let db = Database::open(Arc::new(SimDisk::new()), &options).expect("the database opens");
+    let table = PlayTable::create(&db, "t").expect("a new table");
+    clock.is_broken.store(true, Ordering::Relaxed);
+    let began = Instant::now();
+    while told.0.lock().is_empty() {
+        assert!(began.elapsed() < Duration::from_mins(1), "D9: nobody is told");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let sentence = "the database is read-only since an internal error (background thread 'pbxt-housekeeper' failed: \
+                    the clock stands still): please report it, then restart";
+    assert_eq!(told.0.lock().as_slice(), [sentence], "D9");
+    let mut client = Client::new(&db, 1);
+    let refused = client
+        .insert(&table, &row(1))
+        .expect_err("D9: nothing is written any more");
+    assert_eq!(refused.to_string(), sentence);
 }
 
 /// A table with pieces whose DROP was written; its sync failed, and the process died.

@@ -34,4 +34,4 @@ pub use measured_disk::MeasuredDisk;
 pub use os_disk::{OsDisk, is_passing_want, open_to_read};
 pub use parallel::{for_each_parallel, map_parallel, memory_bytes, parallelism, random_u128};
 pub use poison::Poison;
-pub use worker::{Rank, StopSignal, Worker};
+pub use worker::{Rank, StopSignal, Worker, panic_text};

@@ -5,6 +5,8 @@
 
 use crate::poison::Poison;
 use parking_lot::{Condvar, Mutex};
+use pbxt_base::PoisonCause;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -82,6 +84,13 @@ impl Rank {
     }
 }
 
+/// What a panic had to say.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no reason given")
+}
+
 /// A running background thread; stopped and joined when dropped.
 #[derive(Debug)]
 pub struct Worker {
@@ -114,8 +123,10 @@ impl Worker {
         let run = move || {
             rank.take();
             while seen.sleep(pause) {
-                if catch_unwind(AssertUnwindSafe(&mut step)).is_err() {
-                    poison.set(format!("background thread '{title}' failed"));
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(&mut step)) {
+                    let why = panic_text(&*panic).replace('\n', " ");
+                    let reason = format!("background thread '{title}' failed: {why}");
+                    poison.set(PoisonCause::Panic, reason);
                     return;
                 }
             }
@@ -231,6 +242,10 @@ mod tests {
             std::thread::yield_now();
         }
         worker.stop();
-        assert!(poison.reason().expect("a reason").contains("'bad'"));
+        let sentence = poison.error().to_string();
+        assert!(
+            sentence.contains("internal error (background thread 'bad' failed: planted)"),
+            "{sentence}"
+        );
     }
 }

@@ -19,7 +19,7 @@ use crate::piece::is_missing;
 use crate::store::SegmentStore;
 use parking_lot::Mutex;
 use pbxt_base::codec::{get_u32, put_u32};
-use pbxt_base::{Addr, AddrClass, Error, Result, SegmentId, checksum, stop_point};
+use pbxt_base::{Addr, AddrClass, Error, PoisonCause, Result, SegmentId, checksum, stop_point};
 use pbxt_io::DiskFile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -107,6 +107,7 @@ impl State {
     fn check(&self) -> Result<()> {
         self.failed.as_ref().map_or(Ok(()), |reason| {
             Err(Error::Poisoned {
+                cause: PoisonCause::Disk,
                 reason: reason.clone(),
             })
         })

@@ -17,7 +17,7 @@ use crate::manifest_file::{Decoded, FILE_BYTES_MAX, Facts, decode, encode_image,
 use crate::manifest_record::{Checkpoint, ManifestRecord, SealedSegment, frame};
 use crate::names::SegmentClass;
 use parking_lot::Mutex;
-use pbxt_base::{Error, Result, SegmentId, stop_point};
+use pbxt_base::{Error, PoisonCause, Result, SegmentId, stop_point};
 use pbxt_io::{Disk, DiskFile, Poison, is_passing_want, refuse_encrypted};
 use std::sync::Arc;
 
@@ -80,7 +80,8 @@ impl Writer {
         let reason = self.failed.get_or_insert_with(|| error.to_string()).clone();
         // These would promise that nothing has happened.
         if is_as_before(&error) {
-            Error::Poisoned { reason }
+            let cause = PoisonCause::Disk;
+            Error::Poisoned { cause, reason }
         } else {
             error
         }
@@ -257,9 +258,11 @@ impl Manifest {
     pub(crate) fn append(&self, record: ManifestRecord) -> Result<()> {
         let mut writer = self.writer.lock();
         let appended = self.append_with(&mut writer, record);
-        if let Some(reason) = &writer.failed {
+        let failed = writer.failed.clone();
+        drop(writer);
+        if let Some(reason) = failed {
             // Whoever asked may take it for the failure of one statement; the database can do nothing more.
-            self.poison.set(reason.clone());
+            self.poison.set(PoisonCause::Disk, reason);
         }
         appended
     }
@@ -272,6 +275,7 @@ impl Manifest {
     fn append_with(&self, writer: &mut Writer, record: ManifestRecord) -> Result<()> {
         if let Some(reason) = &writer.failed {
             return Err(Error::Poisoned {
+                cause: PoisonCause::Disk,
                 reason: reason.clone(),
             });
         }

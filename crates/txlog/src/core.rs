@@ -22,7 +22,7 @@ use crate::scan::LogEnd;
 use crate::stats::{Counters, LogStats};
 use crate::tail::{BATCH_HEADER_BYTES, Space, Tail};
 use parking_lot::{Condvar, Mutex};
-use pbxt_base::{Error, Result, invariant};
+use pbxt_base::{Error, PoisonCause, Result, invariant};
 use pbxt_io::{Clock, Poison, SystemClock, Worker};
 use pbxt_segment::{BlobStore, SegmentStore};
 use std::sync::Arc;
@@ -249,8 +249,8 @@ impl Core {
     }
 
     /// Poisons (D9) and stops the fast path.
-    pub(crate) fn fail(&self, reason: &str) {
-        self.poison.set(reason);
+    pub(crate) fn fail(&self, cause: PoisonCause, reason: &str) {
+        self.poison.set(cause, reason);
         self.publish_ends(&self.opener.lock());
     }
 

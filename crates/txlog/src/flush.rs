@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::log::Goal;
 use crate::stats::count;
 use crate::tail::{BATCH_HEADER_BYTES, BatchSpan};
-use pbxt_base::{Lsn, Result, SegmentId, checksum, stop_point};
+use pbxt_base::{Lsn, PoisonCause, Result, SegmentId, checksum, stop_point};
 use pbxt_io::{Clock, DiskFile};
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Core {
         }
         let result = self.write_and_sync(flusher, goal);
         if let Err(error) = &result {
-            self.fail(&error.to_string());
+            self.fail(PoisonCause::Disk, &error.to_string());
         }
         result
     }

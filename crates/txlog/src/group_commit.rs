@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::flush::Flusher;
 use crate::log::Goal;
 use parking_lot::MutexGuard;
-use pbxt_base::{Lsn, Result};
+use pbxt_base::{Lsn, PoisonCause, Result};
 use pbxt_io::{WaitKind, while_waiting};
 
 /// The flush latch, which on its way out always wakes others: after success, error and panic alike.
@@ -41,8 +41,8 @@ impl<'a> Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.core
-                .fail("a thread panicked while it wrote the transaction log");
+            let reason = "a thread panicked while it wrote the transaction log";
+            self.core.fail(PoisonCause::Panic, reason);
         }
         // Whoever is woken tries the latch at once.
         drop(self.flusher.take());

@@ -2,7 +2,7 @@
 
 use crate::end_record::EndRecord;
 use crate::{Log, LogOptions, LogScan, Outcome, Space};
-use pbxt_base::{Lsn, TxnId};
+use pbxt_base::{Lsn, PoisonCause, TxnId};
 use pbxt_io::Poison;
 use pbxt_segment::{BlobStore, Geometry, OpenMode, SegmentStore};
 use pbxt_testkit::SimDisk;
@@ -57,7 +57,7 @@ fn who_met_the_background_thread_at_the_latch_is_woken() {
     );
     let working = Arc::clone(&log);
     let worker = std::thread::spawn(move || working.core.worker_step());
-    poison.set("a test");
+    poison.set(PoisonCause::Disk, "a test");
     drop(latch);
     worker.join().expect("a step");
     let answer = waited.recv_timeout(LONG).expect("D9: nobody sleeps for ever");
