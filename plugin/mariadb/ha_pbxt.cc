@@ -166,13 +166,17 @@ int ha_pbxt::close() {
 int ha_pbxt::extra(enum ha_extra_function operation) {
   switch (operation) {
     case HA_EXTRA_IGNORE_DUP_KEY:
+      wants_row_answers_ = true;
+      // REPLACE says no more than this of a table with triggers for DELETE.
+      if (ha_thd()->lex->duplicates == DUP_REPLACE) replaces_taken_ = true;
+      break;
     case HA_EXTRA_WRITE_CAN_REPLACE:
     case HA_EXTRA_INSERT_WITH_UPDATE:
-      wants_row_answers_ = true;
+      wants_row_answers_ = replaces_taken_ = true;
       break;
     case HA_EXTRA_NO_IGNORE_DUP_KEY:
     case HA_EXTRA_WRITE_CANNOT_REPLACE:
-      wants_row_answers_ = false;
+      wants_row_answers_ = replaces_taken_ = false;
       break;
     case HA_EXTRA_KEYREAD_PRESERVE_FIELDS:
       is_merged_ = true;
@@ -190,7 +194,7 @@ int ha_pbxt::extra(enum ha_extra_function operation) {
 }
 
 int ha_pbxt::reset() {
-  bulk_announced_ = wants_row_answers_ = is_merged_ = false;
+  bulk_announced_ = wants_row_answers_ = replaces_taken_ = is_merged_ = false;
   cond_pop();
   if (cursor_) pbxt_cursor_reset(cursor_);  // none after a TRUNCATE that could not open the table again
   pending_ = Pending::kNothing;

@@ -284,6 +284,7 @@ class ha_pbxt final : public handler {
   bool bulk_announced_ = false;
   bool bulk_open_ = false;
   bool wants_row_answers_ = false; /* IGNORE, REPLACE or ON DUPLICATE KEY UPDATE */
+  bool replaces_taken_ = false;    /* the last two: the statement goes on with the row that has a key */
   ha_rows bulk_rows_ = 0;
   ulonglong numbers_asked_at_ = 0; /* microseconds of the clock; 0: the engine was not asked yet */
   uint64_t numbers_rows_ = 0;      /* that the table had then */

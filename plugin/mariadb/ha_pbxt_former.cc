@@ -8,6 +8,7 @@
  */
 #include "error_map.h"
 #include "ha_pbxt.h"
+#include "pbxt_inserts.h"
 #include "pbxt_stamps.h"
 #include "session.h"
 

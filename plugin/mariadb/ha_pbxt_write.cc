@@ -6,6 +6,7 @@
  */
 #include "error_map.h"
 #include "ha_pbxt.h"
+#include "pbxt_inserts.h"
 #include "session.h"
 
 namespace pbxt {
@@ -31,7 +32,8 @@ int ha_pbxt::taken_by(uint64_t row_id) {
 /* A new row, or a new version of the row that was read last. */
 int ha_pbxt::store_version(const uchar* old_record, const uchar* record) {
   pbxt_status status = old_record ? pbxt_update(cursor_, pbxt_cursor_row_id(cursor_), old_record, record)
-                                  : pbxt_insert(cursor_, record);
+                       : replaces_taken_ ? pbxt_insert_or_hold(cursor_, record)
+                                         : pbxt_insert(cursor_, record);
   if (likely(status == PBXT_OK)) return changed(old_record ? RowsDone::kUpdated : RowsDone::kInserted);
   return status == PBXT_DUPLICATE_KEY ? key_duplicated() : fail(status);
 }

@@ -385,3 +385,36 @@ def test_an_update_through_an_index_changes_the_row_it_waited_for_under_its_new_
     other.ok("COMMIT")
     assert waiting.result().affected == 10
     assert table.rows("SELECT n FROM t WHERE n < 1000") == []
+
+
+UPSERTS = {
+    "replace": "REPLACE INTO t VALUES (1, -k)",
+    "on duplicate key": "INSERT INTO t VALUES (1, -k) ON DUPLICATE KEY UPDATE v = -k",
+}
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("upsert", UPSERTS)
+@pytest.mark.parametrize("level, mode", [("READ COMMITTED", "error"), ("REPEATABLE READ", "wait"), ("REPEATABLE READ", "error")])
+@pytest.mark.parametrize("theirs", ["UPDATE t SET n = 1000 + k, v = k WHERE n = 1", "DELETE FROM t WHERE n = 1"])
+def test_replace_changes_no_row_that_has_left_the_key(db, upsert, level, mode, theirs):
+    """One connection puts row 1 there again and again, another gives it fresh numbers or removes it: what was moved stays as it was."""
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT) ENGINE={engine}")
+    db.ok("CREATE TABLE moved (n INT PRIMARY KEY, v INT) ENGINE={engine}")
+    db.ok(f"CREATE PROCEDURE put(k INT) BEGIN WHILE k > 0 DO {UPSERTS[upsert]}; SET k = k - 1; END WHILE; END")
+    # Who only moves the row may meet a write conflict.
+    db.ok(
+        "CREATE PROCEDURE take(k INT) BEGIN DECLARE changed INT; DECLARE CONTINUE HANDLER FOR 1020 SET changed = 0; "
+        f"WHILE k > 0 DO SET changed = 1; {theirs}; IF changed = 1 AND ROW_COUNT() = 1 THEN INSERT INTO moved VALUES (1000 + k, k); END IF; "
+        "SET k = k - 1; END WHILE; END"
+    )
+    sessions = [db.session(), db.session()]
+    for session in sessions:
+        session.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+        session.ok(f"SET SESSION pbxt_conflict_mode = '{mode}'")
+    answers = [session.later(call) for session, call in zip(sessions, ("CALL put(800)", "CALL take(800)"))]
+    assert [answer.result(120).error for answer in answers] == [None, None]
+    if theirs.startswith("UPDATE"):
+        lost = db.rows("SELECT moved.n, moved.v, t.v FROM moved LEFT JOIN t USING (n) WHERE t.n IS NULL OR t.v <> moved.v")
+        assert lost == [], "rows that had left the key were changed"
+    assert db.rows("CHECK TABLE t EXTENDED")[0][3] == "OK"

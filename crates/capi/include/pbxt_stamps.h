@@ -19,9 +19,6 @@ pbxt_status pbxt_stamp(pbxt_session* session, uint64_t* txn_id);
  * 0 if no row of the transaction has its id, or none is left after rollbacks in part. */
 pbxt_status pbxt_commit_stamp(pbxt_session* session, uint64_t* txn_id, uint64_t* commit_id);
 
-/* pbxt_insert, after which the cursor is at the row at which it was. */
-pbxt_status pbxt_insert_beside(pbxt_cursor* cursor, const uint8_t* record);
-
 #ifdef __cplusplus
 }
 #endif

@@ -578,7 +578,7 @@ pub unsafe extern "C" fn pbxt_was_semi_consistent(handle: *mut PbxtCursor) -> i3
 }
 
 /// Commits the change of an autonomous cursor.
-fn finish_autonomous(outer: &mut PbxtCursor) -> Result<(), Error> {
+pub(crate) fn finish_autonomous(outer: &mut PbxtCursor) -> Result<(), Error> {
     outer.autonomous.as_deref_mut().map_or(Ok(()), Session::commit)
 }
 

@@ -1,6 +1,5 @@
 //! Stamps: ids of transactions that a host writes into rows. The contract is `include/pbxt_stamps.h`.
 
-use crate::cursor::{PbxtCursor, cursor, host_record};
 use crate::guard::call;
 use crate::session::{PbxtSession, session};
 use crate::status::Status;
@@ -29,19 +28,5 @@ pub unsafe extern "C" fn pbxt_commit_stamp(
         // SAFETY: places of the caller.
         unsafe { (*txn_id, *commit_id) = (txn, commit) };
         Ok(())
-    })
-}
-
-/// See the header.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pbxt_insert_beside(handle: *mut PbxtCursor, record: *const u8) -> Status {
-    call(|| {
-        // SAFETY: a valid handle with its session, and a record of the table.
-        let outer = unsafe { cursor(handle)? };
-        // SAFETY: as above.
-        let (cursor, session, length) = unsafe { outer.split()? };
-        // SAFETY: as above.
-        let inserted = cursor.insert_beside(session, unsafe { host_record(record, length) });
-        Ok(outer.judged(inserted)?)
     })
 }

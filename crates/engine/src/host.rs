@@ -34,6 +34,8 @@ mod build;
 mod foreign;
 #[path = "host_index.rs"]
 mod index;
+#[path = "host_insert.rs"]
+mod insert;
 #[path = "host_judge.rs"]
 mod judge;
 #[path = "host_values.rs"]
@@ -600,32 +602,6 @@ impl HostCursor {
     /// True if the row last read was shown without the lock it needs: the next move is to the same row.
     pub fn was_semi_consistent(&mut self) -> bool {
         self.cursor.was_semi_consistent()
-    }
-
-    /// Inserts the record.
-    pub fn insert(&mut self, session: &mut Session, record: HostRecord<'_>) -> Result<()> {
-        if self.foreign.checks {
-            let checked = self.check_references(session, None, record);
-            self.prefer_duplicate(session, record, checked)?;
-        }
-        self.host.insert_keys(record, &mut self.keys)?;
-        self.host.encode(session, record, &[], &mut self.payload)?;
-        let version = NewVersion {
-            payload: &self.payload,
-            schema_version: self.host.codec.schema().version(),
-            keys: &self.keys,
-        };
-        let inserted = session.insert_or_load(&self.host.table, version);
-        self.row = self.note_duplicate(inserted)?.unwrap_or(RowId::new(0));
-        Ok(())
-    }
-
-    /// Inserts a row without leaving the one that the cursor is at.
-    pub fn insert_beside(&mut self, session: &mut Session, record: HostRecord<'_>) -> Result<()> {
-        let row = self.row;
-        let inserted = self.insert(session, record);
-        self.row = row;
-        inserted
     }
 
     /// Begins a bracket of many rows; see `Session::bulk_begin`. Rows of a table that refers to itself come one by one (rule FK20).

@@ -100,22 +100,6 @@ impl HostCursor {
         }
     }
 
-    /// Of a new row that has no parent: if one of its keys is taken, the host hears of that instead, for it may go on with the row
-    /// that has the key (rule FK12).
-    pub(super) fn prefer_duplicate(
-        &mut self,
-        session: &mut Session,
-        record: HostRecord<'_>,
-        checked: Result<()>,
-    ) -> Result<()> {
-        if matches!(checked, Err(Error::NoReferencedRow { .. })) {
-            self.host.insert_keys(record, &mut self.keys)?;
-            let free = session.refuse_taken(&self.host.table, &self.keys);
-            self.note_duplicate(free)?;
-        }
-        checked
-    }
-
     fn check_parents(
         &mut self,
         session: &mut Session,

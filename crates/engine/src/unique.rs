@@ -5,16 +5,20 @@
 //! Rules: X9 probe all parts of the index without a latch (it may read from disk), then compare under the key's stripe latch that
 //! nobody came in between and that the parts are the same, and publish the claim. X15 a bulk load publishes its run and then
 //! probes, a claim is published and then looks whether a run came meanwhile: one of the two sees the other. X10 nobody waits or reads under the latch. T20 under REPEATABLE READ
-//! and SERIALIZABLE a key whose last holder ended after my snapshot is a write conflict, in both conflict modes.
+//! and SERIALIZABLE a key whose last holder ended after my snapshot is a write conflict, in both conflict modes. T22 to who goes on with
+//! the row that has a key it is named when it is locked and judged under the lock.
 //! After a crash: claims are index entries; those of aborted work are not rebuilt.
 
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::index_cursor::event_of;
+use crate::keys::KeyChanges;
+use crate::locking::{Busy, RowLock};
 use crate::session::{Isolation, Session};
 use crate::table::Table;
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
+use crate::write::NewVersion;
 use pbxt_base::{Lsn, RowId, TxnId, stop_point};
 use pbxt_index::{Batch, EntryRef, Fate, IndexParts, KeyGroup, MergedCursor, Sign};
 use pbxt_txn::{EventDecision, IndexEvent, LockMode, Resource, Stamp, TxnStatus, Viewer, decide_events};
@@ -29,6 +33,55 @@ pub(crate) enum Probe {
 }
 
 impl Session {
+    /// `insert_or_load` for who goes on with the row that has a key: the row that `DuplicateKey` names is locked, and has the key until
+    /// this transaction ends or changes it (rule T22).
+    pub fn insert_or_hold(&mut self, table: &Arc<Table>, version: NewVersion<'_>) -> Result<Option<RowId>> {
+        self.until_held(table, version.keys, |session| {
+            session.insert_or_load(table, version)
+        })
+    }
+
+    /// `refuse_taken` for the same.
+    pub(crate) fn hold_taken(&mut self, table: &Arc<Table>, keys: &KeyChanges) -> Result<()> {
+        self.until_held(table, keys, |session| session.refuse_taken(table, keys))
+    }
+
+    /// Tries again as long as the row that has a key loses it before it is locked.
+    fn until_held<T>(
+        &mut self,
+        table: &Table,
+        keys: &KeyChanges,
+        mut attempt: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            let done = attempt(self);
+            let Err(Error::DuplicateKey { index_no, row, .. }) = &done else {
+                return done;
+            };
+            let held = self.hold_under(table, keys, *index_no, *row);
+            if self.settle(held)? {
+                return done;
+            }
+        }
+    }
+
+    /// Locks a row that was met under the key of this index. False if it has left the key meanwhile: then it is not locked.
+    #[cold]
+    fn hold_under(&mut self, table: &Table, keys: &KeyChanges, index: usize, row: RowId) -> Result<bool> {
+        let mut changes = keys.items().iter().filter(|change| change.index == index);
+        let Some(key) = changes.find_map(|change| keys.new_key(change)) else {
+            return Ok(true);
+        };
+        let RowLock::Held(is_new) = self.lock_row(table, row, LockMode::Exclusive, Busy::Wait)? else {
+            return Ok(false);
+        };
+        let stands = self.stands_under(table, row, index, key)?;
+        if !stands && is_new {
+            self.unlock_row(table, row, LockMode::Exclusive);
+        }
+        Ok(stands)
+    }
+
     /// Publishes an entry for `row` under `key` in a unique index, when no other row has the key.
     pub(crate) fn claim(
         &mut self,

@@ -242,6 +242,117 @@ fn two_inserts_of_one_key_do_not_both_find_it_free() {
     bench.settle();
 }
 
+/// What becomes of the row that has a key while another transaction has met it and not locked it yet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Renumbered,
+    Deleted,
+    Rewritten,
+}
+
+#[test]
+fn who_goes_on_with_the_row_that_has_a_key_is_told_of_no_row_that_has_left_it() {
+    // T22: the row is locked and judged anew before it is named, also if that has to wait.
+    let turn = turn();
+    let configs = [
+        (Isolation::ReadCommitted, ConflictMode::Default),
+        (Isolation::RepeatableRead, ConflictMode::Wait),
+        (Isolation::RepeatableRead, ConflictMode::Error),
+    ];
+    for (isolation, conflict_mode) in configs {
+        for (fate, waits) in [
+            (Fate::Renumbered, false),
+            (Fate::Renumbered, true),
+            (Fate::Deleted, false),
+            (Fate::Deleted, true),
+            (Fate::Rewritten, true),
+        ] {
+            let mut bench = Bench::new();
+            let target = committed(&mut bench, &[5])[0];
+            let (mut client, table) = (patient(&bench, 10_000), bench.table.clone());
+            client.session.configure(SessionConfig {
+                isolation,
+                conflict_mode,
+                ..client.session.config()
+            });
+            let held = hold_at(&turn, "unique.after_probe", move || {
+                let inserted = client.insert_or_hold(&table, &grouped(5));
+                client.session.commit().unwrap();
+                inserted
+            });
+            let other = &mut bench.client;
+            match fate {
+                Fate::Deleted => other.delete(&bench.table, target).map(|_| ()),
+                Fate::Renumbered => other.update(&bench.table, target, |_| grouped(6)).map(|_| ()),
+                Fate::Rewritten => other
+                    .update(&bench.table, target, |old| PlayRow {
+                        group: Some(9),
+                        ..old.clone()
+                    })
+                    .map(|_| ()),
+            }
+            .unwrap();
+            if waits {
+                held.let_go();
+                while !held.is_over() && !bench.db.waits.has_waiters() {
+                    std::thread::yield_now();
+                }
+            }
+            bench.client.session.commit().unwrap();
+            let inserted = held.release();
+            let case = format!("{isolation:?} {conflict_mode:?} {fate:?} {waits}");
+            if fate == Fate::Rewritten {
+                assert!(
+                    matches!(inserted, Err(Error::DuplicateKey { row, .. }) if row == target),
+                    "{case}: {inserted:?}"
+                );
+            } else {
+                assert!(inserted.is_ok(), "T22: {case}: {inserted:?}");
+            }
+            let left = if fate == Fate::Renumbered {
+                vec![5, 6]
+            } else {
+                vec![5]
+            };
+            assert_eq!(
+                ids(&mut bench.client, &bench.table),
+                BTreeSet::from_iter(left),
+                "{case}"
+            );
+            bench.settle();
+        }
+    }
+}
+
+#[test]
+fn a_row_named_to_who_goes_on_with_it_is_locked() {
+    // T22; who only hears that the key is taken locks nothing.
+    let _turn = turn();
+    let mut bench = Bench::new();
+    let target = committed(&mut bench, &[5])[0];
+    for holds in [false, true] {
+        let mut client = hasty(&bench);
+        let taken = if holds {
+            client.insert_or_hold(&bench.table, &grouped(5))
+        } else {
+            client.insert(&bench.table, &grouped(5))
+        };
+        assert!(
+            matches!(taken, Err(Error::DuplicateKey { row, .. }) if row == target),
+            "{taken:?}"
+        );
+        let deleted = bench.client.delete(&bench.table, target);
+        assert_eq!(
+            matches!(deleted, Err(Error::LockTimeout { .. })),
+            holds,
+            "{deleted:?}"
+        );
+        bench.client.session.rollback().unwrap();
+        client.session.commit().unwrap();
+    }
+    bench.settle();
+}
+
 #[test]
 fn a_claim_without_a_row_is_waited_for_and_given_up_by_rollback() {
     // T13, T23: the waiter gets the key when the claim's owner rolls back.

@@ -50,6 +50,21 @@ impl Client {
         self.statement(|session| insert(session, table, row))
     }
 
+    /// Inserts a row, or locks the one that has a key of it.
+    pub fn insert_or_hold(&mut self, table: &PlayTable, row: &PlayRow) -> Result<RowId> {
+        self.statement(|session| {
+            let keys = table.key_changes(None, row)?;
+            let payload = table.encode_for(session, row)?;
+            let version = NewVersion {
+                payload: &payload,
+                schema_version: table.schema_version(),
+                keys: &keys,
+            };
+            let inserted = session.insert_or_hold(&table.table, version)?;
+            Ok(inserted.unwrap_or(RowId::new(0)))
+        })
+    }
+
     /// Inserts several rows in one statement.
     pub fn insert_all(&mut self, table: &PlayTable, rows: &[PlayRow]) -> Result<Vec<RowId>> {
         self.statement(|session| rows.iter().map(|row| insert(session, table, row)).collect())

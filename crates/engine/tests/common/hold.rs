@@ -83,6 +83,12 @@ impl<T> Held<T> {
         self.gate.changed.notify_all();
     }
 
+    /// True if it has done its work.
+    #[allow(dead_code, reason = "each test file uses a part of this")]
+    pub(crate) fn is_over(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Lets the thread go on and gives what it did.
     pub(crate) fn release(self) -> T {
         self.let_go();

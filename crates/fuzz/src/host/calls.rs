@@ -327,7 +327,8 @@ impl Host {
         // SAFETY: H1, H2; values of records are kept until the input ends, or were read with this cursor.
         let changed = answered(unsafe {
             match kind {
-                0..=5 => pbxt_insert(cursor, new),
+                0..=4 => pbxt_insert(cursor, new),
+                5 => pbxt_insert_or_hold(cursor, new),
                 6 => pbxt_bulk_begin(cursor, feed.number(), u32::from(feed.byte() % 3)),
                 7 => pbxt_bulk_end(cursor, i32::from(feed.byte() & 1)),
                 8 => pbxt_cursor_key(cursor, opened.index as u32, new, key.as_mut_ptr(), feed.below(17)),
