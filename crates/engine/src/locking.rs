@@ -4,7 +4,7 @@
 //! DDL need locks that are not versions, and writers must respect both kinds.
 //! Rules: T16 the map word's LOCKED bit is set by compare-and-swap under the lock partition's latch; a writer's
 //! compare-and-swap expects it clear, else it goes through the lock table. T18 table locks are held until END, but for those of rule
-//! FK54.
+//! FK54. T43 a lock that is asked for outlives the own version that stands for it.
 //! Latches and I/O: the partition latch around one compare-and-swap; waits hold nothing.
 
 use crate::database::Database;
@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::reinsert::Removed;
 use crate::session::{Session, TableWork};
 use crate::table::Table;
+use crate::version::Found;
 use crate::view::{Resolved, View};
 use crate::waits::Turn;
 use pbxt_base::{Lsn, RowId, TxnId, planted};
@@ -87,23 +88,26 @@ impl Session {
         let mut turn = Turn::none(&db.waits);
         let mut view = View::new(Viewer::current(own));
         loop {
-            let (word, head) = {
+            let (word, head, is_own) = {
                 let guard = crossbeam_epoch::pin();
                 let word = table.map.load_in(row, &guard);
-                let head = match view.resolve_unread(&db, table, row, word, &guard)? {
+                let resolved = view.resolve_unread(&db, table, row, word, &guard)?;
+                let is_own = matches!(&resolved, Resolved::Row(version) if version.txn() == own);
+                let head = match resolved {
                     Resolved::Wait(txn, lsn) => Some((txn, lsn)),
                     // An own unfinished version is the lock already: only void or aborted ones can lie above it, and
                     // a foreign writer that skips those meets it and waits.
-                    Resolved::Row(version) if version.txn() == own => {
+                    Resolved::Row(version) if is_own && !self.may_free(&version) => {
                         turn.took();
                         return Ok(RowLock::Held(false));
                     }
                     Resolved::Row(..) => None,
                     Resolved::Absent | Resolved::Conflict => return Ok(RowLock::Gone),
                 };
-                (word, head)
+                (word, head, is_own)
             };
-            if head.is_none() && !self.must_queue(&turn, table, row, mode) {
+            // Whoever stands in line for an own version waits for this transaction.
+            if head.is_none() && (is_own || !self.must_queue(&turn, table, row, mode)) {
                 match self.try_lock(table, row, mode, word) {
                     Ok(Some(new)) => {
                         turn.took();
@@ -119,6 +123,17 @@ impl Session {
             let blockers = || blockers_of(&db, own, table, row, mode, head);
             self.wait(&mut turn, table, resource, mode, busy == Busy::Fail, blockers)?;
         }
+    }
+
+    /// True if a rollback to a live savepoint would leave the row to others although this transaction has asked for its lock (rule T43). What
+    /// a failed statement has read counts for nothing, so its mark does not matter; nor do rows that nobody had before.
+    fn may_free(&self, own: &Found<'_>) -> bool {
+        let (Found::Hot(record, lsn) | Found::Older { record, lsn, .. }) = own else {
+            return false;
+        };
+        // Marks rise, so the oldest answers for all.
+        let oldest = self.work.savepoints.first();
+        oldest.is_some_and(|set| set.mark.lsn <= *lsn) && !record.prev().is_none()
     }
 
     /// A newcomer stands in line behind waiters whose mode does not go with its own (rule T15), unless it holds a lock of

@@ -137,6 +137,41 @@ fn a_newer_version_overtaken_is_found_once_under_its_own_key_and_counted() {
 }
 
 #[test]
+fn a_lock_asked_for_of_an_own_row_outlives_the_rollback_of_its_change() {
+    // T43: the version that locked the row goes, the lock that was asked for stays.
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+        for (mode, is_first) in [
+            (LockMode::Exclusive, false),
+            (LockMode::Shared, false),
+            (LockMode::Exclusive, true),
+        ] {
+            let (mut bench, rows) = three();
+            let mut late = with(&bench, isolation, ConflictMode::Error);
+            let bind = Bind {
+                lock: Some(mode),
+                ..Bind::default()
+            };
+            if is_first {
+                late.scan_locking(&bench.table, bind).expect("locked");
+            }
+            let savepoint = late.session.savepoint().expect("a savepoint");
+            renumber(&mut late, &bench.table, rows[0], 9).expect("renumbered");
+            late.scan_locking(&bench.table, bind).expect("locked");
+            late.session.rollback_to(savepoint).expect("rolled back");
+            let refused = renumber(&mut bench.client, &bench.table, rows[0], 7);
+            assert!(
+                matches!(refused, Err(Error::LockTimeout { .. })),
+                "T43: {isolation:?} {mode:?} {is_first}: {refused:?}"
+            );
+            late.session.commit().expect("a commit");
+            renumber(&mut bench.client, &bench.table, rows[0], 7).expect("free");
+            bench.client.session.commit().expect("a commit");
+            bench.settle();
+        }
+    }
+}
+
+#[test]
 fn a_scan_does_not_meet_what_its_own_statement_writes() {
     // T9: a cursor passes over own versions newer than itself, or an update that moves rows would never end.
     let (mut bench, _) = three();
