@@ -99,7 +99,7 @@ pub(crate) enum Phase {
 pub(crate) struct TableWork {
     pub table: Arc<Table>,
     pub rows: i64,
-    /// Rows changed although the transaction's snapshot has none there: its own count has them, those of others never.
+    /// Rows changed although the running snapshot has none there: the transaction's own count has them, those of others never.
     pub unseen: i64,
     pub bytes: i64,
     /// The intent lock is held.
@@ -368,9 +368,7 @@ impl Session {
             // Rule T39: a kill that came before means what ran then.
             self.gate.clear_kill();
             self.referenced_changes += 1;
-            if self.work.isolation == Isolation::ReadCommitted {
-                self.work.snapshot = None;
-            }
+            self.renew_snapshot();
             self.work.statement = Some(self.mark());
         }
         Ok(())
@@ -392,14 +390,23 @@ impl Session {
     /// Ends a statement; its work stays part of the transaction.
     pub fn end_statement(&mut self) {
         self.work.statement = None;
-        if self.work.isolation == Isolation::ReadCommitted {
-            self.work.snapshot = None;
-            self.shown.snapshot(CommitTs::new(0));
-        }
+        self.renew_snapshot();
         if let Some(snapshot) = &self.work.snapshot {
             snapshot.leave();
         }
         self.gate.clear_kill();
+    }
+
+    /// Under READ COMMITTED each statement has a snapshot of its own, and what that of the last one had not is in the next one's.
+    fn renew_snapshot(&mut self) {
+        if self.work.isolation != Isolation::ReadCommitted || self.work.snapshot.is_none() {
+            return;
+        }
+        self.work.snapshot = None;
+        self.shown.snapshot(CommitTs::new(0));
+        for table in &mut self.work.tables {
+            table.unseen = 0;
+        }
     }
 
     /// Undoes the running statement.

@@ -4,8 +4,8 @@
 //! Rules: FK24 a row that has to be under a key is asked for it between the look at its word and the swap. S28 a value is shared with the version directly beneath alone. T23 one failed row leaves nothing: locks and claims come first, the record last. D15 the head is read and
 //! judged, then space is reserved, the record filled, the head swapped; a lost swap turns the record into a filler, so
 //! LSN order of a row is chain order. X11 a change of no key, and a delete, touch no index. T24 a version over an own
-//! version that no live mark can restore takes its place in the chain; over one that can be restored it also names the
-//! newest foreign version, which everyone else follows.
+//! version that no live mark can restore, and that has no images of keys, takes its place in the chain; over any other it also names
+//! the newest foreign version, which everyone else follows.
 //! Latches and I/O: none held across waits; the reservation is held from fill to swap only.
 //! After a crash: the record with the greatest LSN of a committed transaction that is not void is the row.
 
@@ -14,6 +14,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::keys::KeyChanges;
 use crate::locking::{Linked, blockers_of};
+use crate::overtake::Overtaken;
 use crate::reinsert::Removed;
 use crate::row_shape::Again;
 use crate::session::Session;
@@ -266,6 +267,7 @@ impl Session {
             {
                 return Err(not_found(table, row));
             }
+            let overtaken = self.overtake(table, row, &beneath, version.map(|version| version.keys))?;
             let claims = match version {
                 Some(version) => self.claim_in_turn(table, row, version.keys, &mut turn, &db)?,
                 None => Claims::default(),
@@ -280,10 +282,8 @@ impl Session {
             match self.write_version(table, row, kind, &beneath, version) {
                 Ok(Attempt::Done(lsn)) => {
                     turn.took();
-                    if beneath.overtaken && self.snapshot_misses(table, row, beneath.word)? {
-                        self.work.tables[position].unseen += 1;
-                    }
-                    self.publish_change(table, row, &beneath, lsn, version)?;
+                    self.work.tables[position].unseen += i64::from(overtaken.is_unseen);
+                    self.publish_change(table, row, lsn, &overtaken, version)?;
                     drop(operation);
                     self.count_change(position, row, version, &beneath);
                     let change = version.map_or(RowChange::Delete, |_| RowChange::Update);
@@ -311,21 +311,20 @@ impl Session {
         }
     }
 
-    /// The events of a version.
+    /// The events of a version, and those that it brings with it.
     #[inline]
     fn publish_change(
         &mut self,
         table: &Table,
         row: RowId,
-        beneath: &Beneath,
         lsn: Lsn,
+        overtaken: &Overtaken,
         version: Option<NewVersion<'_>>,
     ) -> Result<()> {
-        let Some(version) = version else { return Ok(()) };
-        if beneath.overtaken {
-            self.publish_overtaken(table, row, beneath.word, lsn, version.keys)?;
-        }
-        self.publish_events(table, row, lsn, version.keys)
+        self.publish_overtaken(table, row, lsn, overtaken)?;
+        version.map_or(Ok(()), |version| {
+            self.publish_events(table, row, lsn, version.keys)
+        })
     }
 
     /// Claims the keys of a change. A transaction waits for one thing at a time: the turn for the row is given up, and the swap finds out
@@ -474,7 +473,8 @@ impl Session {
             }
         };
         let (record, lsn) = own;
-        if self.is_restorable(lsn) {
+        // Whoever overtakes this transaction reads in the images which keys the row had (rule T11).
+        if self.is_restorable(lsn) || record.key_images().next().is_some() {
             let foreign = record.foreign_prev().unwrap_or_else(|| record.prev());
             return over(Addr::hot(lsn), Some(foreign));
         }

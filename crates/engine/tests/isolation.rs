@@ -105,38 +105,6 @@ fn a_key_whose_holder_ended_after_the_snapshot_is_a_conflict() {
 }
 
 #[test]
-fn a_newer_version_overtaken_is_found_once_under_its_own_key_and_counted() {
-    // T11, in conflict mode wait: the change is made over a version that the snapshot does not see.
-    for id in [7, 1] {
-        let (mut bench, rows) = three();
-        let mut late = waiting(&bench);
-        assert_eq!(read(&mut late, &bench.table), [1, 2, 3]);
-        renumber(&mut bench.client, &bench.table, rows[0], 20).unwrap();
-        let new = bench.client.insert(&bench.table, &row(4)).unwrap();
-        bench.client.session.commit().unwrap();
-        renumber(&mut late, &bench.table, rows[0], id).unwrap();
-        assert_eq!(read(&mut late, &bench.table)[0], id);
-        late.update(&bench.table, new, |old| PlayRow {
-            group: Some(9),
-            ..old.clone()
-        })
-        .unwrap();
-        assert_eq!(
-            read(&mut late, &bench.table),
-            [id, 2, 3, 4],
-            "what it changed it sees"
-        );
-        late.delete(&bench.table, new).unwrap();
-        assert_eq!(read(&mut late, &bench.table), [id, 2, 3]);
-        late.session.commit().unwrap();
-        drop(late);
-        bench.settle();
-        bench.reopen();
-        assert_eq!(read(&mut bench.client, &bench.table), [id, 2, 3]);
-    }
-}
-
-#[test]
 fn a_lock_asked_for_of_an_own_row_outlives_the_rollback_of_its_change() {
     // T43: the version that locked the row goes, the lock that was asked for stays.
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
