@@ -276,8 +276,9 @@ impl<'a> Actions<'a> {
         }
         let (old, new) = writer.records();
         let acting = Arc::clone(&self.plan.nodes[item.node].incoming[item.link].link);
-        let node = &mut self.plan.nodes[number];
-        node.enter_parents(self.session, &mut Vec::new())?;
+        let Plan { nodes, fresh, .. } = &mut *self.plan;
+        let node = &mut nodes[number];
+        node.enter_parents(self.session, fresh)?;
         node.check(self.session, Some(old), new, Some(&acting.key))?;
         writer.write(self.session, row).map_err(|error| match error {
             // Rule FK27.

@@ -31,6 +31,8 @@ const KNOWN_KEYS: usize = 1024;
 pub(crate) struct Plan {
     pub nodes: Vec<Node>,
     by_table: HashMap<TableId, usize>,
+    /// Parents that actions of the row under way have locked first (rule FK54).
+    pub fresh: Vec<Arc<Table>>,
 }
 
 /// One table.
@@ -188,6 +190,7 @@ impl Plan {
         let mut plan = Self {
             nodes: Vec::new(),
             by_table: HashMap::new(),
+            fresh: Vec::new(),
         };
         plan.add(Arc::clone(host))?;
         Ok(Some(Box::new(plan)))

@@ -204,6 +204,8 @@ impl HostCursor {
         done: Result<Updated>,
         since: &mut Option<u64>,
     ) -> Result<Updated> {
+        let plan = self.foreign.plan.as_mut();
+        let fresh = plan.map_or_else(Vec::new, |plan| std::mem::take(&mut plan.fresh));
         let may_be_stale = matches!(
             done,
             Ok(Updated::Written)
@@ -213,6 +215,10 @@ impl HostCursor {
         );
         if may_be_stale && !self.is_bound() {
             session.take_back_row()?;
+            // What was done under them is taken back, and the new plan locks those that are parents still.
+            for table in &fresh {
+                session.leave_table(table);
+            }
             return Ok(Updated::Rebound);
         }
         if matches!(done, Err(Error::NoReferencedRow { .. })) && self.has_parent_to_come() {

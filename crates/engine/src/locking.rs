@@ -248,8 +248,13 @@ impl Session {
         self.work.tables.iter().any(|work| work.table.id == table.id)
     }
 
-    /// Gives up the intent lock of a table under which nothing was done (rule FK54). The table stays in the list.
+    /// Gives up the intent lock of a table under which nothing was done (rule FK54); one in which rows were written keeps it (rule T18).
+    /// The table stays in the list.
     pub(crate) fn leave_table(&self, table: &Table) {
+        let mut tables = self.work.tables.iter();
+        if tables.any(|work| work.table.id == table.id && work.written) {
+            return;
+        }
         self.db
             .table_locks
             .unlock(self.work.txn, table.id, LockMode::Intent);

@@ -272,8 +272,8 @@ fn who_closes_a_circle_at_the_lock_of_a_parent_is_rolled_back_whole() {
 #[cfg(feature = "stop-points")]
 mod held {
     use super::{
-        Arc, Cascade, Creation, LONG_MILLIS, Opened, Plan, Renaming, Restrict, SetNull, User, child, copy,
-        exchange, parents,
+        Arc, Cascade, ConflictMode, Creation, LONG_MILLIS, Opened, Plan, Renaming, Restrict, SetNull, User,
+        child, copy, exchange, parents,
     };
     use crate::common::family::{database, is_referenced, row};
     use crate::common::hold::{hold_at, turn};
@@ -373,6 +373,71 @@ mod held {
         let dropped = db.drop_table(Some(&hurried.session), "d/#old");
         assert!(dropped.is_ok(), "FK54: {dropped:?}");
         waiting.commit();
+        user.check(&children);
+    }
+
+    /// An action has waited for a child while the other parent of that child was set aside.
+    #[test]
+    fn a_lock_that_an_action_took_of_a_parent_set_aside_is_given_back() {
+        let (db, _disk) = database();
+        let parent = parents(&db);
+        let _other = Opened::create(&db, Plan::new("d/q", 2));
+        let plan = Plan::new("d/c", 4)
+            .key("fk", &[1], "d/p", &[0], SetNull, SetNull)
+            .key("other", &[2], "d/q", &[0], Restrict, Restrict);
+        let children = Arc::new(Opened::create(&db, plan));
+        let mut user = User::new(&db, 1);
+        user.insert(&children, &[Some(10), Some(1), None, None])
+            .expect("a child");
+        user.commit();
+        let mut copied = Plan::new("d/q", 2);
+        copied.name = "d/#new".into();
+        let creation = Creation {
+            checks: true,
+            replaces: Some("d/q"),
+        };
+        db.create_table_with(copied.definition(), 1, creation)
+            .expect("a copy");
+        // It looks up no parent, and so keeps none.
+        let mut holder = User::new(&db, 2);
+        holder.checks = false;
+        holder
+            .update(&children, 10, &[Some(10), Some(1), None, Some(5)])
+            .expect("held");
+        let mut waiting = User::waiting(&db, 7, LONG_MILLIS).with_mode(ConflictMode::Wait);
+        let table = Arc::clone(&parent);
+        let deleting = std::thread::spawn(move || {
+            let deleted = waiting.delete(&table, 1);
+            (deleted, waiting)
+        });
+        while !db.waits.has_waiters() {
+            assert!(!deleting.is_finished(), "it has to wait");
+            std::thread::yield_now();
+        }
+        let aside = Renaming {
+            keep_references: true,
+            sets_aside: true,
+            ..Renaming::default()
+        };
+        db.rename_table_with(None, "d/q", "d/#old", aside)
+            .expect("set aside");
+        holder.rollback();
+        let (deleted, mut waiting) = deleting.join().expect("it ends");
+        assert!(matches!(deleted, Ok(true)), "FK54: {deleted:?}");
+        let place = Renaming {
+            keep_references: true,
+            takes_place: true,
+            checks: true,
+            ..Renaming::default()
+        };
+        db.rename_table_with(None, "d/#new", "d/q", place)
+            .expect("exchanged");
+        // The transaction goes on.
+        let hurried = User::new(&db, 8);
+        let dropped = db.drop_table(Some(&hurried.session), "d/#old");
+        assert!(dropped.is_ok(), "FK54: {dropped:?}");
+        waiting.commit();
+        assert_eq!(user.rows(&children), [vec![Some(10), None, None, None]]);
         user.check(&children);
     }
 }
