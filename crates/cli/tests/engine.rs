@@ -153,7 +153,7 @@ fn called(directory: &Path, state: &str) -> Vec<String> {
     let lines = text.lines().filter(|line| line.contains(&format!(" {state} ")));
     lines
         .filter_map(|line| line.split(' ').next())
-        .filter(|name| name.ends_with(".seg"))
+        .filter(|name| name.contains(".seg"))
         .map(str::to_owned)
         .collect()
 }

@@ -116,7 +116,9 @@ impl Database {
             self.home_share(&compactor, &batch, share, horizon, errand)
         })?;
         stop_point!("compact.before_install");
-        homed.iter_mut().for_each(|share| share.written.keep());
+        for share in &mut homed {
+            share.written.keep();
+        }
         install(&shares, &homed);
         stop_point!("compact.after_install");
         let works: Vec<_> = shares.iter().zip(&homed).collect();
