@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 const STRIDE: u64 = 331;
 /// The same in the zeros behind the last byte that was written, as a multiple.
 const ROOM_STRIDES: u64 = 64;
+/// The same in encrypted files, each of whose openings takes several times as long.
+const ENCRYPTED_STRIDES: u64 = 11;
 /// One flip in so many, if it does no harm, is followed by an orderly close and a second opening.
 const SECOND_LIFE: u64 = 8;
 /// A flip that takes longer hangs.
@@ -370,7 +372,11 @@ fn flip_all(end: End, cover: Cover) {
     let sound = open(&exhibit, &exhibit.disk.kill()).expect("the exhibit opens");
     let sound = sum_up(&ask(&sound, &exhibit.tables));
     assert!(matches!(sound, Seen::Harmless), "without any flip: {sound:?}");
-    let (planned, tally) = plan(&exhibit, stride());
+    let strides = match cover {
+        Cover::Plain => 1,
+        Cover::Encrypted => ENCRYPTED_STRIDES,
+    };
+    let (planned, tally) = plan(&exhibit, stride() * strides);
     assert_eq!(
         tally.lines.len(),
         KINDS,
