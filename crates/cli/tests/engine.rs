@@ -356,7 +356,7 @@ fn room_that_is_given_back_meanwhile_is_no_damage() {
     let db = open(directory.path());
     // A pipe with room for one line: whoever writes the second one has read manifest and names, and no value, and waits.
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
-    let filling = [b'-'; PIPE_BYTES - ROOM_FOR_A_LINE - 1];
+    let filling = vec![b'-'; PIPE_BYTES - ROOM_FOR_A_LINE - 1];
     writer.write_all(&filling).expect("room");
     writer.write_all(b"\n").expect("room");
     let mut child = Command::new(env!("CARGO_BIN_EXE_pbxt"))
