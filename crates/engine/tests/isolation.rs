@@ -1,56 +1,18 @@
 //! What sessions see of each other: snapshots, conflicts, locking reads, definitions that change.
 
 mod common;
+#[path = "common/three.rs"]
+mod three;
 
 use common::{Bench, row};
 use pbxt::{Bind, Busy, ConflictMode, Error, Isolation, SessionConfig};
-use pbxt_base::RowId;
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_txn::LockMode;
-
-fn with(bench: &Bench, isolation: Isolation, conflict_mode: ConflictMode) -> Client {
-    let mut client = bench.other(5);
-    client.session.configure(SessionConfig {
-        isolation,
-        conflict_mode,
-        lock_wait_timeout_ms: 0,
-        ..SessionConfig::default()
-    });
-    client
-}
+use three::{read, renumber, three, waiting, with};
 
 fn repeatable(bench: &Bench) -> Client {
     with(bench, Isolation::RepeatableRead, ConflictMode::Error)
-}
-
-fn waiting(bench: &Bench) -> Client {
-    with(bench, Isolation::RepeatableRead, ConflictMode::Wait)
-}
-
-fn read(client: &mut Client, table: &PlayTable) -> Vec<u32> {
-    let rows = client
-        .agreed(table)
-        .expect("readable")
-        .unwrap_or_else(|differs| panic!("{differs}"));
-    rows.into_iter().map(|(_, row)| row.id).collect()
-}
-
-/// Rows 1, 2, 3.
-fn three() -> (Bench, Vec<RowId>) {
-    let mut bench = Bench::new();
-    let rows = bench
-        .client
-        .insert_all(&bench.table, &[row(1), row(2), row(3)])
-        .expect("new rows");
-    bench.client.session.commit().expect("a commit");
-    (bench, rows)
-}
-
-fn renumber(client: &mut Client, table: &PlayTable, row: RowId, id: u32) -> pbxt::Result<()> {
-    client
-        .update(table, row, |old| PlayRow { id, ..old.clone() })
-        .map(|_| ())
 }
 
 #[test]

@@ -3,60 +3,22 @@
 mod common;
 #[path = "common/family.rs"]
 mod family;
+#[path = "common/three.rs"]
+mod three;
 
 use common::{Bench, put, row};
 use family::{Opened, Plan, User};
 use pbxt::host::{HostIndex, HostTable, TableHost};
-use pbxt::{Bind, ConflictMode, Database, Error, Isolation, Options, Session, SessionConfig};
+use pbxt::{Bind, ConflictMode, Database, Error, Isolation, Options, Session};
 use pbxt_base::RowId;
 use pbxt_rows::{KeyEncoding, KeyPart, KeySpec, Weigher, WeightScheme};
-use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_testkit::SimDisk;
 use std::sync::Arc;
+use three::{read, renumber, three, waiting, with};
 
 /// Rows of a load that takes the way around the log.
 const LOADED: u32 = 3_000;
-
-fn with(bench: &Bench, isolation: Isolation, conflict_mode: ConflictMode) -> Client {
-    let mut client = bench.other(5);
-    client.session.configure(SessionConfig {
-        isolation,
-        conflict_mode,
-        lock_wait_timeout_ms: 0,
-        ..SessionConfig::default()
-    });
-    client
-}
-
-fn waiting(bench: &Bench) -> Client {
-    with(bench, Isolation::RepeatableRead, ConflictMode::Wait)
-}
-
-fn read(client: &mut Client, table: &PlayTable) -> Vec<u32> {
-    let rows = client
-        .agreed(table)
-        .expect("readable")
-        .unwrap_or_else(|differs| panic!("{differs}"));
-    rows.into_iter().map(|(_, row)| row.id).collect()
-}
-
-/// Rows 1, 2, 3.
-fn three() -> (Bench, Vec<RowId>) {
-    let mut bench = Bench::new();
-    let rows = bench
-        .client
-        .insert_all(&bench.table, &[row(1), row(2), row(3)])
-        .expect("new rows");
-    bench.client.session.commit().expect("a commit");
-    (bench, rows)
-}
-
-fn renumber(client: &mut Client, table: &PlayTable, row: RowId, id: u32) -> pbxt::Result<()> {
-    client
-        .update(table, row, |old| PlayRow { id, ..old.clone() })
-        .map(|_| ())
-}
 
 #[test]
 fn a_newer_version_overtaken_is_found_once_under_its_own_key_and_counted() {
