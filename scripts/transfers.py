@@ -18,7 +18,7 @@ ACCOUNTS = 200
 OPENING_BALANCE = 10_000
 RUBBISH = 1 << 40  # ids from here on belong to work that was rolled back; none may ever be seen
 CONFLICTS = {1020, 1205, 1213}  # record changed, lock wait timeout, deadlock: roll back and try something else
-FIRST_LOST = {2003, 2006, 2013, 2055, 0, 1053, 1927}  # what PyMySQL reports when the server is gone, or shuts down
+FIRST_LOST = {2003, 2006, 2013, 2055, 0, 1053}  # what PyMySQL reports when the server is gone, or shuts down
 
 
 def create_tables(connection, engine, leg_engine=None):

@@ -66,7 +66,6 @@ impl Session {
     }
 
     /// Locks a row that was met under the key of this index. False if it has left the key meanwhile: then it is not locked.
-    #[cold]
     fn hold_under(&mut self, table: &Table, keys: &KeyChanges, index: usize, row: RowId) -> Result<bool> {
         let mut changes = keys.items().iter().filter(|change| change.index == index);
         let Some(key) = changes.find_map(|change| keys.new_key(change)) else {
