@@ -22,8 +22,14 @@ CLEAR = re.compile(r"disk full|disk got full|no space left|table '.*' is full", 
 NUMBERS = re.compile(r"\d+")
 BULK_ROWS = (5_000, 40_000)
 TABLES_KEPT = 6
+NUMBERS_MOST = max(BULK_ROWS)
 SINGLES_KEPT = 2_000
 LEDGER_KEPT = 6_000
+
+
+def numbers(many):
+    """What follows FROM for `seq` from 1 to `many`: always one table, because the server keeps what it knows of each table that was named once."""
+    return f"seq_1_to_{NUMBERS_MOST} WHERE seq <= {many}"
 
 
 class Stopped(Exception):
@@ -230,7 +236,7 @@ class Bulk(Memory):
             many = self.random.randint(*BULK_ROWS)
             after = (many, 0, False)
             what = "load"
-            statement = f"INSERT INTO load_here SELECT seq, seq * 7 % 1000, REPEAT('b', seq % 60) FROM seq_1_to_{many}"
+            statement = f"INSERT INTO load_here SELECT seq, seq * 7 % 1000, REPEAT('b', seq % 60) FROM {numbers(many)}"
         elif added < 2:
             after, what, statement = (rows, added + 1, thinned), "bulk update", "UPDATE load_here SET a = a + 1"
         elif not thinned:
@@ -323,7 +329,7 @@ class Ddl(Memory):
         rows, has = self.made[name]
         many = self.random.randint(50, 4000)
         choices = [
-            ("fill", f"INSERT INTO {name} (id, a) SELECT seq + {rows}, seq FROM seq_1_to_{many}", {name: (rows + many, has)}),
+            ("fill", f"INSERT INTO {name} (id, a) SELECT seq + {rows}, seq FROM {numbers(many)}", {name: (rows + many, has)}),
             ("TRUNCATE", f"TRUNCATE TABLE {name}", {name: (0, has)}),
             ("RENAME", f"RENAME TABLE {name} TO {name}x", {name: None, f"{name}x": (rows, has)}),
             ("DROP", f"DROP TABLE {name}", {name: None}),
