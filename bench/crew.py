@@ -18,13 +18,14 @@ class Worker(threading.Thread):
     def __init__(self, memory, server, stop):
         super().__init__(name=type(memory).__name__, daemon=True)
         self.memory, self.server, self.stop_signal = memory, server, stop
+        self.rests = threading.Event()
 
     def run(self):
         import pymysql  # pylint: disable=import-outside-toplevel
 
         try:
             connection = self.server.connect(DATABASE)
-            while not self.stop_signal.is_set():
+            while not self.stop_signal.is_set() and not self.rests.is_set():
                 before = sum(self.memory.refused.values())
                 self.memory.step(connection)
                 if sum(self.memory.refused.values()) > before:
@@ -65,6 +66,14 @@ class Crew:
         for thread in self.threads:
             thread.join(120)
         return [f"{thread.name} has had no answer for 120 s" for thread in self.threads if thread.is_alive()]
+
+    def rest(self, kind):
+        """Workers of this kind end their step and begin no other; the rest goes on."""
+        threads = [thread for thread in self.threads if isinstance(thread.memory, kind)]
+        for thread in threads:
+            thread.rests.set()
+        for thread in threads:
+            thread.join(120)
 
     def acknowledged(self):
         """Steps of each so far."""
