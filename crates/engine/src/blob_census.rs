@@ -5,94 +5,104 @@
 //! version. To note each of them where it comes to be would take a record in the log for every such place; instead, now and then, all that
 //! rows name is collected, and the rest is dead. It is exact, so it makes good whatever was missed before.
 //! Order: 1 segments are chosen of which every value is named by now or never will be (rule S26); they take no more.
-//! 2 table by table the words, then the shape (rule B2). 3 what is left of these segments is noted as dead.
-//! Rules: S26 to S29 (docs/storage.md, large values), S53.
-//! Latches and I/O: none; reads the log and all row pieces of tables with columns of variable length, in one step.
+//! 2 all that rows name is collected (`count`). 3 what is left of these segments is noted as dead.
+//! When: while the foreground is idle, if anything asks for it (S29); under load, if as much may be dead as lives (S62).
+//! Rules: S26 to S29, S62 (docs/storage.md, large values), S53.
+//! Latches and I/O: none; reads the log and all row pieces of tables with columns of variable length, in steps.
 //! After a crash: ranges that no image has are found by the next one; each opening asks for one.
 
-use super::{can_have_large, has_large, large_values, values_of};
+use super::can_have_large;
 use crate::database::Database;
 use crate::error::Result;
-use crate::homing::{RowFate, fate_of};
 use crate::pacing::Progress;
-use crate::row_pieces::SlotReader;
-use crate::table::Table;
-use pbxt_base::{CommitTs, Lsn, RowId, SegmentId};
-use pbxt_rows::BlobRef;
+use crate::row_merge_plan::Need;
+use count::Count;
+use pbxt_base::{Lsn, SegmentId};
 use pbxt_segment::SEGMENT_HEADER_BYTES;
-use roaring::RoaringTreemap;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-/// Rows are read for a census if they have at most so many times the bytes it is about (rule S29).
+#[path = "blob_count.rs"]
+mod count;
+
+/// Rows are read for a census if they have at most so many times the bytes it is about (rules S29, S62).
 const ROWS_PER_VALUES: u64 = 4;
 /// So many bytes of rows may be read for a census as often as something changed.
 const CHEAP_BYTES: u64 = 64 << 20;
-/// Slots and rows between two looks at whether the database closes.
-const ROWS_BETWEEN_LOOKS: u64 = 4096;
+/// A census is taken under load for no less than such a part of a segment (rule S62), and a step of any reads no more of rows (S21).
+const PART_OF_SEGMENT: u64 = 16;
 
 /// What was examined last, and whether that is enough.
 #[derive(Debug, Default)]
 pub(super) struct CensusState {
+    under_way: Option<Box<Census>>,
     last: Option<Done>,
     /// Something happened that leaves values behind which only a census finds.
     suspects: bool,
     /// Start of the newest checkpoint when one failed (rule S53).
     failed: Option<Lsn>,
+    /// What rule S62 compares with; none before it was asked for the first time.
+    baseline: Option<Baseline>,
 }
 
-/// How things were when a census was taken.
+/// One that was begun.
+#[derive(Debug)]
+struct Census {
+    begun: Done,
+    /// With their bytes.
+    segments: BTreeMap<SegmentId, u64>,
+    count: Count,
+}
+
+/// How things were when a census was begun.
 #[derive(Clone, Copy, Debug)]
 struct Done {
     changes: u64,
     checkpoints: u64,
-    /// The greatest segment that was examined, if others were not because somebody held them.
-    upto: Option<SegmentId>,
+    /// The greatest segment that was examined.
+    greatest: Option<SegmentId>,
+    /// Others were not, because somebody held them.
+    was_held: bool,
 }
 
-/// How a census ended.
-enum Taken {
-    /// All segments were examined.
-    Whole,
-    /// Others than those up to this one, or none, were held.
-    Partly(Option<SegmentId>),
-    /// The database is about to close.
-    Stopped,
+/// How things were at the end of the last census, or at the opening.
+#[derive(Clone, Copy, Debug)]
+struct Baseline {
+    /// Bytes of values that were not known to be dead.
+    unknown: u64,
+    /// Bytes of values written since the opening.
+    written: u64,
 }
 
-/// Begin and end of the values that rows name, by segment; of the examined ones only.
-type Living = BTreeMap<SegmentId, Vec<(u64, u64)>>;
+impl Baseline {
+    /// So many bytes more are worth a census under load, in segments of so many.
+    fn worth(self, segment_bytes: u64) -> u64 {
+        self.unknown.max(segment_bytes / PART_OF_SEGMENT)
+    }
+}
 
 impl Database {
-    /// A census, if something asks for one (rule S29).
+    /// A step of a census, if something asks for one (rule S29).
     pub fn census_step(&self) -> Result<Progress> {
-        if !self.census_due()? {
+        self.census_step_for(Need::Useful)
+    }
+
+    /// The same for what is needed: under load more has to ask for it (rule S62).
+    pub(crate) fn census_step_for(&self, need: Need) -> Result<Progress> {
+        let is_due = if need.is_more_than_due() {
+            self.census_due()?
+        } else {
+            self.census_is_pressing()?
+        };
+        if !is_due {
             return Ok(Progress::Idle);
         }
-        let (changes, checkpoints) = self.census_counts();
-        let suspects = std::mem::take(&mut self.upkeep.blobs.census.lock().suspects);
-        let taken = self.take_census();
-        let mut state = self.upkeep.blobs.census.lock();
-        let upto = match taken {
-            Ok(Taken::Whole) => None,
-            Ok(Taken::Partly(greatest)) => greatest,
-            Ok(Taken::Stopped) => {
-                state.suspects |= suspects;
-                return Ok(Progress::Idle);
-            }
-            Err(error) => {
-                state.suspects |= suspects;
-                state.failed = Some(self.checkpoint_start());
-                return Err(error);
-            }
-        };
-        state.failed = None;
-        state.last = Some(Done {
-            changes,
-            checkpoints,
-            upto,
-        });
-        Ok(Progress::Worked)
+        let gone_on = self.go_on_with_census();
+        if gone_on.is_err() {
+            let mut state = self.upkeep.blobs.census.lock();
+            state.suspects = true;
+            state.failed = Some(self.checkpoint_start());
+        }
+        gone_on.map(|()| Progress::Worked)
     }
 
     /// There are values that no version names any more, or none ever will: a table went, a statement failed.
@@ -100,10 +110,13 @@ impl Database {
         self.upkeep.blobs.census.lock().suspects = true;
     }
 
-    /// True if a census would be taken.
+    /// True if a census would be gone on with, or taken while the foreground is idle.
     pub(crate) fn census_due(&self) -> Result<bool> {
         let (last, suspects) = {
             let state = self.upkeep.blobs.census.lock();
+            if state.under_way.is_some() {
+                return Ok(true);
+            }
             if state.failed == Some(self.checkpoint_start()) {
                 return Ok(false);
             }
@@ -111,28 +124,59 @@ impl Database {
         };
         let (changes, checkpoints) = self.census_counts();
         let has_changed = suspects || last.is_none_or(|last| last.changes != changes);
-        let was_held = last.and_then(|last| last.upto);
+        let was_held = last.filter(|last| last.was_held);
         if !has_changed && was_held.is_none() {
             return Ok(false);
         }
         let segments = self.blobs.segments()?;
         let values = self.unknown_bytes(&segments);
-        let tables = self
-            .catalog
-            .tables()
-            .into_iter()
-            .filter(|table| can_have_large(table));
-        let rows: u64 = tables.map(|table| table.base.shape().stored_bytes()).sum();
+        let rows = self.bytes_of_rows();
         let is_new = last.is_none_or(|last| last.checkpoints != checkpoints);
         if values == 0 || rows / ROWS_PER_VALUES > values || rows > CHEAP_BYTES && !is_new {
             return Ok(false);
         }
-        let greatest = self
-            .blobs
-            .examinable_of(segments.iter().map(|(id, _)| *id))
-            .last()
-            .copied();
-        Ok(greatest.is_some() && (has_changed || greatest > was_held))
+        let greatest = self.greatest_examinable(&segments);
+        Ok(greatest.is_some() && (has_changed || greatest > was_held.and_then(|last| last.greatest)))
+    }
+
+    /// True if a census would be gone on with or begun under load.
+    fn census_is_pressing(&self) -> Result<bool> {
+        let segment_bytes = self.store.geometry().blob_segment_bytes;
+        let written = self.blobs.bytes_written();
+        let (baseline, last, suspects) = {
+            let state = self.upkeep.blobs.census.lock();
+            if state.under_way.is_some() {
+                return Ok(true);
+            }
+            let opening = Baseline {
+                unknown: 0,
+                written: 0,
+            };
+            let least = state.baseline.unwrap_or(opening);
+            // No more can have come than was written: nothing is listed before that.
+            if written - least.written < least.worth(segment_bytes)
+                || state.failed == Some(self.checkpoint_start())
+            {
+                return Ok(false);
+            }
+            (state.baseline, state.last, state.suspects)
+        };
+        let segments = self.blobs.segments()?;
+        let values = self.unknown_bytes(&segments);
+        let baseline = baseline.unwrap_or_else(|| {
+            let opening = Baseline {
+                unknown: values.saturating_sub(written),
+                written: 0,
+            };
+            *self.upkeep.blobs.census.lock().baseline.insert(opening)
+        });
+        let more = values.saturating_sub(baseline.unknown);
+        if more < baseline.worth(segment_bytes) || self.bytes_of_rows() / ROWS_PER_VALUES > more {
+            return Ok(false);
+        }
+        let greatest = self.greatest_examinable(&segments);
+        let examined = last.and_then(|last| last.greatest);
+        Ok(greatest.is_some() && (suspects || greatest > examined))
     }
 
     /// What has changed rows since open, and checkpoints.
@@ -155,99 +199,77 @@ impl Database {
         segments.iter().map(unknown).sum()
     }
 
-    /// Notes what is dead in the segments that nobody holds.
-    fn take_census(&self) -> Result<Taken> {
-        self.poison.check()?;
+    /// Bytes of pieces that a census would read.
+    fn bytes_of_rows(&self) -> u64 {
+        let tables = self.catalog.tables();
+        let tables = tables.iter().filter(|table| can_have_large(table));
+        tables.map(|table| table.base.shape().stored_bytes()).sum()
+    }
+
+    fn greatest_examinable(&self, segments: &[(SegmentId, u64)]) -> Option<SegmentId> {
+        let ids = segments.iter().map(|(id, _)| *id);
+        self.blobs.examinable_of(ids).last().copied()
+    }
+
+    fn begin_census(&self) -> Result<Census> {
+        let (changes, checkpoints) = self.census_counts();
+        self.upkeep.blobs.census.lock().suspects = false;
         let segments = self.blobs.examine()?;
-        let mut living: Living = segments.keys().map(|id| (*id, Vec::new())).collect();
-        let horizon = self.txns.horizon();
-        for table in self.catalog.tables() {
-            if can_have_large(&table) && !self.count_table(&table, horizon, &mut living)? {
-                return Ok(Taken::Stopped);
-            }
+        let begun = Done {
+            changes,
+            checkpoints,
+            greatest: segments.last_key_value().map(|(id, _)| *id),
+            was_held: self.blobs.segments()?.len() > segments.len(),
+        };
+        let count = self.begin_count(segments.keys().copied());
+        Ok(Census {
+            begun,
+            segments,
+            count,
+        })
+    }
+
+    /// A step of the one under way, or of a new one.
+    fn go_on_with_census(&self) -> Result<()> {
+        self.poison.check()?;
+        let under_way = self.upkeep.blobs.census.lock().under_way.take();
+        let mut census = match under_way {
+            Some(census) => census,
+            None => Box::new(self.begin_census()?),
+        };
+        let bytes_max = self.store.geometry().blob_segment_bytes / PART_OF_SEGMENT;
+        if self.count_on(&mut census.count, bytes_max)? {
+            return self.end_census(*census);
         }
-        let was_held = self.blobs.segments()?.len() > segments.len();
+        self.upkeep.blobs.census.lock().under_way = Some(census);
+        Ok(())
+    }
+
+    /// Notes as dead what nothing names in the segments that were examined.
+    fn end_census(&self, census: Census) -> Result<()> {
+        let listed = self.blobs.segments()?;
         let mut known = self.upkeep.blobs.segments.lock();
-        for (id, mut values) in living {
+        for (id, mut values) in census.count.into_living() {
+            // One that has gone meanwhile has no account any more.
+            if listed.binary_search_by_key(&id, |(id, _)| *id).is_err() {
+                continue;
+            }
             values.sort_unstable();
-            let end = segments.get(&id).copied().unwrap_or_default();
+            let end = census.segments.get(&id).copied().unwrap_or_default();
             for (from, to) in gaps(&values, end) {
                 known.entry(id).or_default().insert(from, to);
             }
         }
-        let greatest = segments.last_key_value().map(|(id, _)| *id);
-        Ok(if was_held {
-            Taken::Partly(greatest)
-        } else {
-            Taken::Whole
-        })
-    }
-
-    /// Collects the values of one table (rule S27). False if the database is about to close.
-    fn count_table(&self, table: &Arc<Table>, horizon: CommitTs, living: &mut Living) -> Result<bool> {
-        let mut looked_at = 0_u64;
-        let mut is_stopping = || {
-            looked_at += 1;
-            looked_at.is_multiple_of(ROWS_BETWEEN_LOOKS) && self.upkeep.is_stopping()
-        };
-        // Rows whose newest settled version is in the log: their slots are nobody's.
-        let mut hidden = RoaringTreemap::new();
-        for (row, _) in table.map.rows_from(RowId::new(0)) {
-            if is_stopping() {
-                return Ok(false);
-            }
-            if self.count_versions(table, row, horizon, living)? {
-                hidden.insert(row.raw());
-            }
-        }
-        for run in &table.base.shape().runs {
-            let mut reader = SlotReader::new(table.versions(), run.pieces.clone())?;
-            while let Some(row) = reader.row() {
-                if is_stopping() {
-                    return Ok(false);
-                }
-                let large = reader.payload().filter(|payload| has_large(payload));
-                if let Some(payload) = large.filter(|_| !hidden.contains(row.raw())) {
-                    count(living, &large_values(table.schema(), payload)?);
-                }
-                reader.advance()?;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Collects the values of a row's versions in the log. True if they hide all slots of it.
-    fn count_versions(
-        &self,
-        table: &Table,
-        row: RowId,
-        horizon: CommitTs,
-        living: &mut Living,
-    ) -> Result<bool> {
-        let guard = crossbeam_epoch::pin();
-        let mut found = Ok(());
-        let fate = fate_of(self, table, row, horizon, &guard, |version| {
-            match values_of(table, version) {
-                Ok(values) => count(living, &values),
-                Err(error) => found = Err(error),
-            }
-        })?;
-        found?;
-        Ok(matches!(fate, RowFate::Home { .. }))
-    }
-}
-
-fn count(living: &mut Living, values: &[BlobRef]) {
-    for value in values {
-        if let Some(found) = living.get_mut(&value.addr.segment()) {
-            let stored = pbxt_segment::BlobRef {
-                addr: value.addr,
-                len: value.len,
-                hash: value.hash,
-            };
-            let begin = value.addr.offset();
-            found.push((begin, begin + stored.stored_bytes()));
-        }
+        drop(known);
+        let unknown = self.unknown_bytes(&listed);
+        let mut state = self.upkeep.blobs.census.lock();
+        state.failed = None;
+        state.last = Some(census.begun);
+        state.baseline = Some(Baseline {
+            unknown,
+            written: self.blobs.bytes_written(),
+        });
+        Ok(())
     }
 }
 

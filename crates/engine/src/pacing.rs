@@ -5,7 +5,8 @@
 //! State: `Upkeep` holds what compactor and merges know between steps. All of it can be lost.
 //! Rules: S21 a step is at most about 64 MiB; a full disk ends it, its files are removed, and it is tried again later.
 //! S22 when the log grows beyond its limit compaction takes every second step at least, merges the others. S35 merges wait for
-//! a checkpoint that has much to give back. S36 what idle means, S37 and S38 what is merged then. S43 pauses within a step (breath.rs).
+//! a checkpoint that has much to give back. S36 what idle means, S37 and S38 what is merged then. S43 pauses within a step (breath.rs). S63 the rest
+//! has its turn under load too.
 //! Latches and I/O: those of the steps.
 
 use crate::blob_reclaim::BlobAccounts;
@@ -177,6 +178,8 @@ impl Upkeep {
 
 /// Pause between two looks for work.
 const PAUSE: Duration = Duration::from_millis(200);
+/// So often what is neither homing nor merging comes first (rule S63).
+const TURNS_OF_OTHERS: u64 = 8;
 /// A kind of step.
 type Step = fn(&Database, &Errand<'_>) -> Result<Progress>;
 
@@ -210,14 +213,17 @@ impl Database {
             steps.extend(merges);
             steps.extend(compact);
         }
-        let others: [Step; 3] = [
+        let others: [Step; 4] = [
             |db, _| db.gone_step(),
             |db, _| db.blob_step(),
             |db, _| db.forget_step(),
+            |db, errand| db.census_step_for(errand.need),
         ];
         steps.extend(others);
-        let takes_census = need.is_more_than_due();
-        steps.extend(takes_census.then_some((|db: &Self, _: &Errand<'_>| db.census_step()) as Step));
+        // Where there is always something to home and to merge they would never have a turn.
+        if !need.is_more_than_due() && turn % TURNS_OF_OTHERS == TURNS_OF_OTHERS - 1 {
+            steps.rotate_right(others.len());
+        }
         let mut failed = Ok(Progress::Idle);
         for step in steps {
             match step(self, &errand) {

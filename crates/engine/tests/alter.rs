@@ -6,7 +6,7 @@ mod altered;
 mod shifting;
 
 use altered::Bench;
-use pbxt::{Bind, Cursor, Database, Error};
+use pbxt::{Bind, Cursor, Database, Error, Progress};
 use pbxt_rows::{BlobRef, ColumnKind, Condition, Order, RowFilter};
 use pbxt_testkit::{SimDisk, Sweep};
 use shifting::*;
@@ -430,6 +430,35 @@ fn values_of_a_dropped_padded_column_go() {
     bench.settle();
     assert_eq!(bytes(&bench), 0, "AL14");
     bench.look();
+}
+
+#[test]
+fn a_census_begins_a_table_again_that_is_altered_meanwhile() {
+    // S27, AL7: rows of the newer definition are not read by the older one.
+    for steps_before in 0..12 {
+        let mut bench = Bench::new(Shape::new());
+        enlarge(&mut bench, 0..20);
+        bench.fill(100..1700);
+        bench.settle();
+        enlarge(&mut bench, 20..40);
+        for _ in 0..steps_before {
+            bench.db.census_step().expect("counted");
+        }
+        bench.alter(|shape| shape.columns.push(text(3, true)));
+        enlarge(&mut bench, 40..60);
+        bench.fill(2000..3600);
+        let mut steps = 0;
+        while bench.db.census_step().expect("the newer definition is taken") == Progress::Worked {
+            if steps < 3 {
+                bench.db.compact_step().expect("compacted");
+                bench.db.row_merge_step().expect("merged");
+            }
+            steps += 1;
+            assert!(steps < 10_000, "it ends");
+        }
+        bench.settle();
+        bench.look();
+    }
 }
 
 /// Values of another column are written where those of the dropped one were named.

@@ -174,6 +174,110 @@ fn values_of_unfinished_work_and_of_old_snapshots_stay() {
     }
 }
 
+/// What background work does while the foreground writes on, with checkpoints as they come.
+fn keep_pace(store: &Store) {
+    for _ in 0..2 {
+        while store.db.upkeep_step(false).expect("worked") == Progress::Worked {}
+        store.db.checkpoint_step().expect("made");
+    }
+    while store.db.upkeep_step(false).expect("worked") == Progress::Worked {}
+}
+
+#[test]
+fn values_of_work_that_was_taken_back_go_under_load_too() {
+    // S62: a server that is never idle keeps no values that nobody met.
+    let mut store = Store::new();
+    insert(&mut store.client, &store.table, 0..4);
+    let segment = pbxt_sim::world::geometry().blob_segment_bytes;
+    let living = value_bytes(&store);
+    for round in 0..20 {
+        for id in 100..120 {
+            store.client.insert(&store.table, &large(id)).expect("inserted");
+        }
+        store.client.session.rollback().expect("rolled back");
+        let passing = PlayTable::create(&store.db, "passing").expect("a table");
+        insert(&mut store.client, &passing, 0..20);
+        drop(passing);
+        store.db.drop_table(None, "passing").expect("dropped");
+        keep_pace(&store);
+        let (left, most) = (room(&store), 2 * living + 2 * segment);
+        assert!(
+            left <= most,
+            "S62: {left} bytes of {living} that live, round {round}"
+        );
+    }
+    store.shows(0..4);
+}
+
+#[test]
+fn a_census_goes_on_while_rows_move_and_tables_change() {
+    let mut store = Store::new();
+    let rows = insert(&mut store.client, &store.table, 0..40);
+    store.fill();
+    store.compact();
+    store.merge();
+    insert(&mut store.client, &store.table, 40..60);
+    for id in 200..230 {
+        store.client.insert(&store.table, &large(id)).expect("inserted");
+    }
+    store.client.session.rollback().expect("rolled back");
+    let passing = PlayTable::create(&store.db, "passing").expect("a table");
+    insert(&mut store.client, &passing, 0..10);
+    drop(passing);
+    let (mut steps, mut next) = (0, 60);
+    while store.db.census_step().expect("counted") == Progress::Worked {
+        // Rows leave the log, take other values, go, and come; a table goes in the middle.
+        match steps % 4 {
+            0 => store.fill(),
+            1 => store.compact(),
+            2 => store.merge(),
+            _ => {}
+        }
+        if steps == 3 {
+            store.db.drop_table(None, "passing").expect("dropped");
+        }
+        if let Some(row) = rows.get(steps).filter(|_| steps % 2 == 0) {
+            store.client.delete(&store.table, *row).expect("deleted");
+            store.client.insert(&store.table, &large(next)).expect("inserted");
+            store.client.session.commit().expect("committed");
+            next += 1;
+        }
+        steps += 1;
+        assert!(steps < 1000, "it ends");
+    }
+    assert!(steps > 8, "S21: a census of many rows takes steps, not {steps}");
+    settle(&store);
+    let gone: Vec<u32> = (0..40)
+        .filter(|id| id % 2 == 0 && (*id as usize) < steps)
+        .collect();
+    store.shows((0..next).filter(|id| !gone.contains(id)));
+    for (_, row) in store.client.scan(&store.table).expect("values are read") {
+        if row.memo.is_some() {
+            assert_eq!(row, large(row.id));
+        }
+    }
+}
+
+#[test]
+fn what_lives_asks_for_no_census_under_load() {
+    let mut store = Store::new();
+    insert(&mut store.client, &store.table, 0..64);
+    settle(&store);
+    for id in 64..70 {
+        insert(&mut store.client, &store.table, id..id + 1);
+        store.client.insert(&store.table, &large(1000)).expect("inserted");
+        store.client.session.rollback().expect("rolled back");
+        keep_pace(&store);
+    }
+    let first = store.db.census_step().expect("counted");
+    assert_eq!(
+        first,
+        Progress::Worked,
+        "S62: it was left to the first idle moment"
+    );
+    store.shows(0..70);
+}
+
 /// Rows of which three in four are gone, so that every file has dead values beside living ones.
 fn thinned(rows: u32) -> Store {
     let mut store = Store::new();
