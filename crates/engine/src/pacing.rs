@@ -179,6 +179,14 @@ impl Upkeep {
 const PAUSE: Duration = Duration::from_millis(200);
 /// A kind of step.
 type Step = fn(&Database, &Errand<'_>) -> Result<Progress>;
+/// Steps that cost little and give back what the others have left behind.
+const TIDYING: [Step; 3] = [
+    |db, _| db.gone_step(),
+    |db, _| db.blob_step(),
+    |db, _| db.forget_step(),
+];
+/// They have their turn whatever else is due, once in so many (rule S62).
+const TURNS_PER_TIDYING: u64 = 8;
 
 impl Database {
     /// One step of whatever is most overdue; when the database is idle, of whatever is useful. Want of disk space is not an
@@ -210,32 +218,44 @@ impl Database {
             steps.extend(merges);
             steps.extend(compact);
         }
-        let others: [Step; 3] = [
-            |db, _| db.gone_step(),
-            |db, _| db.blob_step(),
-            |db, _| db.forget_step(),
-        ];
-        steps.extend(others);
+        let (mut failed, mut worked) = (None, false);
+        if turn.is_multiple_of(TURNS_PER_TIDYING) {
+            for step in TIDYING {
+                worked |= self.take_step(step, &errand, &mut failed)?;
+            }
+        } else {
+            steps.extend(TIDYING);
+        }
         let takes_census = need.is_more_than_due();
         steps.extend(takes_census.then_some((|db: &Self, _: &Errand<'_>| db.census_step()) as Step));
-        let mut failed = Ok(Progress::Idle);
         for step in steps {
-            match step(self, &errand) {
-                Ok(Progress::Idle) => {}
-                Ok(Progress::Worked) => return failed.and(Ok(Progress::Worked)),
-                Err(Error::Storage(StorageError::NoSpace { .. })) => {
-                    self.upkeep.counters.steps_without_space.add(1);
-                }
-                Err(error) => {
-                    failed = failed.and(Err(error));
-                    // D9: nothing more is written to a disk that failed.
-                    if self.poison.check().is_err() {
-                        return failed;
-                    }
-                }
+            if self.take_step(step, &errand, &mut failed)? {
+                worked = true;
+                break;
             }
         }
-        failed
+        match failed {
+            Some(error) => Err(error),
+            None if worked => Ok(Progress::Worked),
+            None => Ok(Progress::Idle),
+        }
+    }
+
+    /// True if the step did something. The first that fails for a reason of its own is noted in `failed`; an error is returned where
+    /// nothing more may be done.
+    fn take_step(&self, step: Step, errand: &Errand<'_>, failed: &mut Option<Error>) -> Result<bool> {
+        match step(self, errand) {
+            Ok(progress) => return Ok(progress == Progress::Worked),
+            Err(Error::Storage(StorageError::NoSpace { .. })) => {
+                self.upkeep.counters.steps_without_space.add(1);
+            }
+            // D9: nothing more is written to a disk that failed.
+            Err(error) if self.poison.check().is_err() => return Err(failed.take().unwrap_or(error)),
+            Err(error) => {
+                failed.get_or_insert(error);
+            }
+        }
+        Ok(false)
     }
 
     /// Kinds of background work that are running, or that will be done without anything else happening; 0 when background

@@ -79,6 +79,35 @@ fn values_of_dropped_and_truncated_tables_go() {
 }
 
 #[test]
+fn dead_values_go_although_there_is_always_log_to_be_homed() {
+    let mut store = Store::new();
+    let rows = insert(&mut store.client, &store.table, 0..60);
+    for row in rows {
+        let small = store
+            .client
+            .update(&store.table, row, |old| PlayRow::new(old.id))
+            .expect("updated");
+        small.expect("there");
+    }
+    store.client.session.commit().expect("committed");
+    let before = value_bytes(&store);
+    for _ in 0..40 {
+        store.fill();
+        store.fill();
+        store.db.housekeeping_step();
+        let worked = store.db.upkeep_step(false).expect("worked");
+        assert_eq!(worked, Progress::Worked, "there is always something to do");
+        store.db.maintenance_step(false).expect("a look");
+    }
+    assert!(
+        value_bytes(&store) <= 2 * pbxt_sim::world::geometry().blob_segment_bytes,
+        "S62: {} of {before}",
+        value_bytes(&store)
+    );
+    store.shows(0..60);
+}
+
+#[test]
 fn values_of_rows_that_were_not_written_or_were_taken_back_go() {
     let mut store = Store::new();
     insert(&mut store.client, &store.table, 0..3);
