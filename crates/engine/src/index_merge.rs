@@ -14,7 +14,7 @@ use crate::errand::Errand;
 use crate::error::{Error, Result};
 use crate::gone::GoneSet;
 use crate::homing::{Standing, standing_of};
-use crate::index_merge_plan::{IndexChoice, move_down, plan_index, plan_renewal};
+use crate::index_merge_plan::{IndexChoice, is_in, move_down, plan_index, plan_leaving, plan_renewal};
 use crate::pacing::Progress;
 use crate::pieces::PieceJob;
 use crate::quiet::Quiet;
@@ -22,12 +22,13 @@ use crate::row_merge_plan::Need;
 use crate::row_pieces::{Level, codec_of};
 use crate::set_aside::{SetAside, Turn};
 use crate::table::{Index, Table};
-use pbxt_base::{CommitTs, IndexId, Lsn, RowId, TxnId, planted, stop_point};
+use pbxt_base::{CommitTs, IndexId, Lsn, RowId, SegmentId, TxnId, planted, stop_point};
 use pbxt_index::{
     EventStanding, IndexParts, MergeJudge, MergeRange, MergeSources, MergeStop, Run, RunBuilder, RunPiece,
     SeekPos, merge_events,
 };
 use pbxt_segment::{Codec, PieceFile, PieceWriter, SegmentClass};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Bytes that a step writes or reads at most, about.
@@ -60,6 +61,22 @@ struct IndexJob {
     covered_below: Lsn,
     /// Of the output (rule X36).
     swept: u64,
+}
+
+/// What the jobs of a step are for.
+struct Wanted<'w> {
+    need: Need,
+    /// Files to be left (rules S14, S39).
+    sparse: &'w HashSet<SegmentId>,
+    /// What a command has written anew (rule OP2).
+    renews: &'w dyn Fn(&RunPiece) -> bool,
+    horizon: CommitTs,
+}
+
+/// True if a run has a piece in one of these files.
+fn has_piece_in(parts: &IndexParts, files: &HashSet<SegmentId>) -> bool {
+    let mut pieces = parts.runs.iter().flat_map(|run| &run.pieces);
+    !files.is_empty() && pieces.any(|piece| is_in(piece, files))
 }
 
 /// A merge that takes several steps.
@@ -212,12 +229,14 @@ impl IndexMerger {
     /// True if there is a merge to do or to go on with, or parts that nobody has looked at.
     pub(crate) fn is_due(&self, db: &Database) -> bool {
         let (horizon, start) = (db.txns.horizon(), db.checkpoint_start());
+        let sparse = db.sparse_index_files(Need::Useful);
         let is_due = |table: &Table, index: &Index| {
             let parts = index.parts();
             if self.aside.turn(&index.def.id, start) == Turn::NotYet {
                 return false;
             }
-            let is_quiet = self.quiet.has(index.def.id, Need::Useful, &parts);
+            let is_quiet =
+                self.quiet.has(index.def.id, Need::Useful, &parts) && !has_piece_in(&parts, &sparse);
             let cut = table.sweep.wants(index, Need::Useful);
             if is_quiet && cut.is_none() || parts.runs.is_empty() || index.is_named_behind(start) {
                 return false;
@@ -229,6 +248,7 @@ impl IndexMerger {
                     is_settled_run(db, run, horizon)
                 })
                 .is_some()
+                || plan_leaving(&parts.runs, &sparse, |run| is_settled_run(db, run, horizon)).is_some()
         };
         !self.large.is_empty()
             || db
@@ -256,12 +276,18 @@ impl IndexMerger {
 
     fn find_jobs(&mut self, db: &Database, errand: &Errand<'_>) -> (Vec<IndexJob>, bool) {
         let need = errand.need;
-        let leave = db.index_files_to_leave(errand);
+        let sparse = db.sparse_index_files(need);
         let (mut horizon, start) = (db.txns.horizon(), db.checkpoint_start());
         if planted!("merge.past_snapshots") {
             horizon = CommitTs::new(u64::MAX >> 2);
         }
-        let is_left_piece = |piece: &RunPiece| db.renews_index_piece(piece, errand, &leave);
+        let is_left_piece = |piece: &RunPiece| db.renews_index_piece(piece, errand, &sparse);
+        let wanted = Wanted {
+            need,
+            sparse: &sparse,
+            renews: &is_left_piece,
+            horizon,
+        };
         let mut jobs: Vec<IndexJob> = Vec::new();
         let mut alone = Vec::new();
         let mut moved = false;
@@ -273,7 +299,7 @@ impl IndexMerger {
         for table in tables.into_iter().filter(|table| errand.is_for(table.id)) {
             for (number, index) in table.indexes.iter().enumerate() {
                 let parts = index.parts();
-                let is_quiet = self.quiet.has(index.def.id, need, &parts);
+                let is_quiet = self.quiet.has(index.def.id, need, &parts) && !has_piece_in(&parts, &sparse);
                 let cut = table.sweep.wants(index, need);
                 let is_left = is_quiet && cut.is_none() && !errand.is_command() || bytes >= STEP_BYTES;
                 if parts.runs.is_empty() || is_left || index.is_named_behind(start) {
@@ -290,7 +316,7 @@ impl IndexMerger {
                     Turn::NotYet => continue,
                 }
                 moved |= move_pieces_down(&table, index);
-                match IndexJob::of(db, (&table, number), (cut, need), &is_left_piece, horizon) {
+                match IndexJob::of(db, (&table, number), cut, &wanted) {
                     Ok(job) => {
                         bytes += job.choice.bytes();
                         jobs.push(job);
@@ -306,7 +332,7 @@ impl IndexMerger {
             }
             let index = &table.indexes[number];
             moved |= move_pieces_down(&table, index);
-            match IndexJob::of(db, (&table, number), (cut, need), &is_left_piece, horizon) {
+            match IndexJob::of(db, (&table, number), cut, &wanted) {
                 Ok(job) => jobs.push(job),
                 Err(parts) => self.note_quiet(index.def.id, need, &parts),
             }
@@ -375,15 +401,17 @@ impl IndexJob {
     fn of(
         db: &Database,
         (table, number): (&Arc<Table>, usize),
-        (cut, need): (Option<u64>, Need),
-        renews: &dyn Fn(&RunPiece) -> bool,
-        horizon: CommitTs,
+        cut: Option<u64>,
+        wanted: &Wanted<'_>,
     ) -> std::result::Result<Self, Arc<IndexParts>> {
         let parts = table.indexes[number].parts();
-        let left_out = LeftOut::of(db, &parts.runs, horizon);
-        let plan = plan_index(&parts.runs, cut, need, |run| !left_out.has(run));
-        match plan.or_else(|| plan_renewal(&parts.runs, renews, |run| !left_out.has(run))) {
-            Some(choice) => Ok(Self::new(table, number, choice, horizon, &left_out)),
+        let left_out = LeftOut::of(db, &parts.runs, wanted.horizon);
+        let may_take = |run: &Run| !left_out.has(run);
+        let plan = plan_index(&parts.runs, cut, wanted.need, may_take)
+            .or_else(|| plan_renewal(&parts.runs, wanted.renews, may_take))
+            .or_else(|| plan_leaving(&parts.runs, wanted.sparse, may_take));
+        match plan {
+            Some(choice) => Ok(Self::new(table, number, choice, wanted.horizon, &left_out)),
             None => Err(parts),
         }
     }

@@ -175,6 +175,9 @@ impl Upkeep {
     }
 }
 
+/// Bytes of all sections of files, and of those that a shape names.
+type FileBytes = HashMap<SegmentId, (u64, u64)>;
+
 /// Pause between two looks for work.
 const PAUSE: Duration = Duration::from_millis(200);
 /// A kind of step.
@@ -337,11 +340,9 @@ impl Database {
         &self.upkeep.counters
     }
 
-    /// Cold files whose living pieces are to be rewritten: those of which less than half is named by a shape (rule S14), and,
-    /// while too much in all files is dead, the one of which most is (rule S39); all of which a part is dead if all is asked for (rule OP2).
-    /// A file that a job still holds is not looked at.
+    /// Files of rows whose living pieces are to be rewritten (`sparse_of`).
     pub(crate) fn sparse_files(&self, need: Need) -> HashSet<SegmentId> {
-        let mut files: HashMap<SegmentId, (u64, u64)> = HashMap::new();
+        let mut files = FileBytes::new();
         for table in self.catalog.tables() {
             let shape = table.base.shape();
             for piece in shape.runs.iter().flat_map(|run| &run.pieces) {
@@ -357,7 +358,27 @@ impl Database {
                 *live += piece.stored_bytes();
             }
         }
-        files.retain(|id, _| !self.flight.holds(SegmentClass::Cold, *id));
+        self.sparse_of(SegmentClass::Cold, files, need)
+    }
+
+    /// The same of files of index runs.
+    pub(crate) fn sparse_index_files(&self, need: Need) -> HashSet<SegmentId> {
+        let mut files = FileBytes::new();
+        for table in self.catalog.tables() {
+            for index in &table.indexes {
+                for piece in index.parts().runs.iter().flat_map(|run| &run.pieces) {
+                    let found = files.entry(piece.reference().0);
+                    found.or_insert_with(|| (piece.bytes_beside(), 0)).1 += piece.stored_bytes();
+                }
+            }
+        }
+        self.sparse_of(SegmentClass::Meta, files, need)
+    }
+
+    /// Those of which less than half is named by a shape (rule S14), and, while too much in all files is dead, the one of which most is
+    /// (rule S39); all of which a part is dead if all is asked for (rule OP2). A file that a job still holds is not looked at.
+    fn sparse_of(&self, class: SegmentClass, mut files: FileBytes, need: Need) -> HashSet<SegmentId> {
+        files.retain(|id, _| !self.flight.holds(class, *id));
         if need == Need::Possible {
             let wastes = |(all, live): &(u64, u64)| (all - live) * LIVE_PER_DEAD_POSSIBLE > *live;
             files.retain(|_, bytes| wastes(bytes));
