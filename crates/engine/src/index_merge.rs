@@ -102,24 +102,21 @@ struct Judge<'d> {
     table: &'d Table,
     horizon: CommitTs,
     guard: crossbeam_epoch::Guard,
-    /// The table's gone rows, as of some questions ago: whoever was gone stays so.
+    /// The table's gone rows, as of some pairs ago: whoever was gone stays so.
     gone: Arc<GoneSet>,
-    questions: u32,
+    pairs: u32,
 }
 
-impl Judge<'_> {
-    fn take_breath(&mut self) {
-        self.questions += 1;
-        if self.questions.is_multiple_of(256) {
+impl MergeJudge for Judge<'_> {
+    fn next_pair(&mut self) {
+        self.pairs = self.pairs.wrapping_add(1);
+        if self.pairs.is_multiple_of(256) {
             self.guard.repin_after(|| self.db.breathe());
             self.gone = self.table.gone.now();
         }
     }
-}
 
-impl MergeJudge for Judge<'_> {
     fn standing(&mut self, txn: TxnId, lsn: Lsn) -> EventStanding {
-        self.take_breath();
         match standing_of(self.db, txn, lsn, self.horizon, &self.guard) {
             Standing::Settled => EventStanding::Settled,
             Standing::Dead => EventStanding::Aborted,
@@ -128,7 +125,6 @@ impl MergeJudge for Judge<'_> {
     }
 
     fn is_gone(&mut self, row: RowId) -> bool {
-        self.take_breath();
         self.gone.contains(row) || planted!("merge.entry_lost") && row.raw() % 16 == 7
     }
 }
@@ -495,7 +491,7 @@ impl IndexJob {
             horizon: self.horizon,
             guard: crossbeam_epoch::pin(),
             gone: self.table.gone.now(),
-            questions: 0,
+            pairs: 0,
         };
         let sources = MergeSources {
             trees: &[],
