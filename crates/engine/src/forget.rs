@@ -14,6 +14,9 @@ use crate::pacing::Progress;
 use crate::superseded::{Former, is_held};
 use pbxt_base::{Lsn, TxnId};
 
+/// Transactions forgotten under one latch.
+const AT_ONCE: usize = 1024;
+
 /// Transactions to be forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Forgetter {
@@ -91,12 +94,15 @@ impl Forgetter {
         if !self.former.is_empty() {
             return Progress::Idle;
         }
-        let mut unnamed = std::mem::take(&mut self.unnamed);
-        let before = unnamed.len();
-        // Whoever has its slot yet is looked at again.
-        unnamed.retain(|txn| !db.txns.forget_traces(*txn));
-        let forgot = unnamed.len() < before;
-        self.noted.append(&mut unnamed);
-        if forgot { Progress::Worked } else { Progress::Idle }
+        // Whoever has its slot yet is noted again.
+        let unnamed = std::mem::take(&mut self.unnamed);
+        let forgot = unnamed
+            .chunks(AT_ONCE)
+            .filter(|ids| db.txns.forget_all_traces(ids) > 0);
+        if forgot.count() > 0 {
+            Progress::Worked
+        } else {
+            Progress::Idle
+        }
     }
 }
