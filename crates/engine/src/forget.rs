@@ -55,8 +55,9 @@ impl Database {
         let mut former = Vec::new();
         let stamps = self.stamps_in_runs(&mut former);
         let is_left = |txn: &TxnId| stamps.iter().any(|(least, most)| least <= txn && txn <= most);
-        let noted = std::mem::take(&mut forgetter.noted);
-        (forgetter.noted, forgetter.unnamed) = noted.into_iter().partition(is_left);
+        // Those of which something may be left are noted again with all others: they keep nobody (S23).
+        forgetter.unnamed = std::mem::take(&mut forgetter.noted);
+        forgetter.unnamed.retain(|txn| !is_left(txn));
         forgetter.former = former;
         Ok(forgetter.forget(self))
     }
@@ -73,7 +74,16 @@ impl Database {
             stamps.extend(tagged.map(|run| (run.stamp.txn, run.stamp.txn)));
             for index in &table.indexes {
                 index.held_parts(former);
-                stamps.extend(index.parts().runs.iter().filter_map(|run| run.stamped_txns()));
+                // Piece by piece: those of an oldest run may be of its whole life.
+                let parts = index.parts();
+                let pieces = parts.runs.iter().flat_map(|run| &run.pieces);
+                stamps.extend(pieces.filter_map(|piece| piece.stamped_txns()));
+                stamps.extend(
+                    parts
+                        .runs
+                        .iter()
+                        .filter_map(|run| run.tag.map(|(txn, _)| (txn, txn))),
+                );
             }
         }
         stamps
