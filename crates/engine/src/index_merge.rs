@@ -141,8 +141,11 @@ impl Database {
         self.poison.check()?;
         if let Some(mut large) = merger.take_large(errand) {
             let flight = self.flight.resume(large.flight);
+            // What this step makes.
+            let made = self.flight.begin(&self.store);
             match large.step(self, errand) {
                 Ok(true) => {
+                    flight.narrow_to(large.own_files());
                     // In front: what it has written is of use when all of it is there.
                     merger.large.insert(0, large);
                     flight.detach();
@@ -151,7 +154,7 @@ impl Database {
                     merger.note_end(self, &large.job, ended.as_ref().err());
                     // In this order: a checkpoint removes what nobody holds.
                     drop(large);
-                    drop(flight);
+                    drop((made, flight));
                     ended?;
                 }
             }
@@ -544,6 +547,8 @@ impl IndexJob {
 
 impl LargeJob {
     fn begin(db: &Database, job: IndexJob) -> Self {
+        let flight = db.flight.begin(&db.store);
+        flight.narrow_to(Vec::new());
         Self {
             job,
             next: None,
@@ -552,8 +557,15 @@ impl LargeJob {
             sections: Vec::new(),
             done: Vec::new(),
             files: LoadFiles::new(db),
-            flight: db.flight.begin(&db.store).detach(),
+            flight: flight.detach(),
         }
+    }
+
+    /// What is held between two steps (rule B6): not what others make, and supersede, while it goes on.
+    fn own_files(&self) -> Vec<(SegmentClass, SegmentId)> {
+        let writer = self.writer.iter();
+        let begun = writer.map(|writer| (SegmentClass::Meta, writer.id()));
+        self.files.list().into_iter().chain(begun).collect()
     }
 
     /// Some stretches. False if the job has ended.
