@@ -6,8 +6,8 @@
 //! rows name is collected, and the rest is dead. It is exact, so it makes good whatever was missed before.
 //! Order: 1 segments are chosen of which every value is named by now or never will be (rule S26); they take no more.
 //! 2 all that rows name is collected (`count`). 3 what is left of these segments is noted as dead.
-//! When: while the foreground is idle, if anything asks for it (S29); under load, if as much may be dead as lives (S62).
-//! Rules: S26 to S29, S62 (docs/storage.md, large values), S53.
+//! When: while the foreground is idle, if anything asks for it (S29); under load, if as much may be dead as lives (S63).
+//! Rules: S26 to S29, S63 (docs/storage.md, large values), S53.
 //! Latches and I/O: none; reads the log and all row pieces of tables with columns of variable length, in steps.
 //! After a crash: ranges that no image has are found by the next one; each opening asks for one.
 
@@ -24,11 +24,11 @@ use std::collections::BTreeMap;
 #[path = "blob_count.rs"]
 mod count;
 
-/// Rows are read for a census if they have at most so many times the bytes it is about (rules S29, S62).
+/// Rows are read for a census if they have at most so many times the bytes it is about (rules S29, S63).
 const ROWS_PER_VALUES: u64 = 4;
 /// So many bytes of rows may be read for a census as often as something changed.
 const CHEAP_BYTES: u64 = 64 << 20;
-/// A census is taken under load for no less than such a part of a segment (rule S62), and a step of any reads no more of rows (S21).
+/// A census is taken under load for no less than such a part of a segment (rule S63), and a step of any reads no more of rows (S21).
 const PART_OF_SEGMENT: u64 = 16;
 
 /// What was examined last, and whether that is enough.
@@ -40,7 +40,7 @@ pub(super) struct CensusState {
     suspects: bool,
     /// Start of the newest checkpoint when one failed (rule S53).
     failed: Option<Lsn>,
-    /// What rule S62 compares with; none before it was asked for the first time.
+    /// What rule S63 compares with; none before it was asked for the first time.
     baseline: Option<Baseline>,
 }
 
@@ -86,7 +86,7 @@ impl Database {
         self.census_step_for(Need::Useful)
     }
 
-    /// The same for what is needed: under load more has to ask for it (rule S62).
+    /// The same for what is needed: under load more has to ask for it (rule S63).
     pub(crate) fn census_step_for(&self, need: Need) -> Result<Progress> {
         let is_due = if need.is_more_than_due() {
             self.census_due()?

@@ -25,8 +25,8 @@ use std::sync::Arc;
 const OWN_FILE_BYTES: u64 = 4 << 20;
 /// Bytes after which a shared file is full.
 const SHARED_FILE_BYTES: u64 = 32 << 20;
-/// Stamps judged under one epoch.
-const JUDGED_PER_EPOCH: u32 = 256;
+/// Pairs merged under one epoch.
+const PAIRS_PER_EPOCH: u32 = 256;
 
 /// What became of the trees of one index.
 struct Built<'a> {
@@ -205,7 +205,7 @@ fn merge(
         start: moment.start,
         horizon: db.txns.horizon(),
         guard: crossbeam_epoch::pin(),
-        judged: 0,
+        pairs: 0,
         has_late: false,
     };
     let sources = MergeSources {
@@ -233,20 +233,23 @@ struct FreezeJudge<'a> {
     start: Lsn,
     horizon: CommitTs,
     guard: Guard,
-    judged: u32,
+    pairs: u32,
     has_late: bool,
 }
 
 impl MergeJudge for FreezeJudge<'_> {
+    fn next_pair(&mut self) {
+        self.pairs = self.pairs.wrapping_add(1);
+        if self.pairs.is_multiple_of(PAIRS_PER_EPOCH) {
+            self.guard.repin_after(|| self.db.breathe());
+        }
+    }
+
     fn standing(&mut self, txn: TxnId, lsn: Lsn) -> EventStanding {
         if lsn >= self.start {
             // Left out of the run: it moves to the active tree.
             self.has_late = true;
             return EventStanding::Aborted;
-        }
-        self.judged += 1;
-        if self.judged.is_multiple_of(JUDGED_PER_EPOCH) {
-            self.guard.repin_after(|| self.db.breathe());
         }
         match self.db.txns.is_settled(txn, lsn, self.horizon, &self.guard) {
             SettledAs::Committed => EventStanding::Settled,

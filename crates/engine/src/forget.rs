@@ -14,6 +14,9 @@ use crate::pacing::Progress;
 use crate::superseded::{Former, is_held};
 use pbxt_base::{Lsn, TxnId};
 
+/// Transactions forgotten under one latch.
+const AT_ONCE: usize = 1024;
+
 /// Transactions to be forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Forgetter {
@@ -52,8 +55,9 @@ impl Database {
         let mut former = Vec::new();
         let stamps = self.stamps_in_runs(&mut former);
         let is_left = |txn: &TxnId| stamps.iter().any(|(least, most)| least <= txn && txn <= most);
-        let noted = std::mem::take(&mut forgetter.noted);
-        (forgetter.noted, forgetter.unnamed) = noted.into_iter().partition(is_left);
+        // Those of which something may be left are noted again with all others: they keep nobody (S23).
+        forgetter.unnamed = std::mem::take(&mut forgetter.noted);
+        forgetter.unnamed.retain(|txn| !is_left(txn));
         forgetter.former = former;
         Ok(forgetter.forget(self))
     }
@@ -70,7 +74,16 @@ impl Database {
             stamps.extend(tagged.map(|run| (run.stamp.txn, run.stamp.txn)));
             for index in &table.indexes {
                 index.held_parts(former);
-                stamps.extend(index.parts().runs.iter().filter_map(|run| run.stamped_txns()));
+                // Piece by piece: those of an oldest run may be of its whole life.
+                let parts = index.parts();
+                let pieces = parts.runs.iter().flat_map(|run| &run.pieces);
+                stamps.extend(pieces.filter_map(|piece| piece.stamped_txns()));
+                stamps.extend(
+                    parts
+                        .runs
+                        .iter()
+                        .filter_map(|run| run.tag.map(|(txn, _)| (txn, txn))),
+                );
             }
         }
         stamps
@@ -91,12 +104,15 @@ impl Forgetter {
         if !self.former.is_empty() {
             return Progress::Idle;
         }
-        let mut unnamed = std::mem::take(&mut self.unnamed);
-        let before = unnamed.len();
-        // Whoever has its slot yet is looked at again.
-        unnamed.retain(|txn| !db.txns.forget_traces(*txn));
-        let forgot = unnamed.len() < before;
-        self.noted.append(&mut unnamed);
-        if forgot { Progress::Worked } else { Progress::Idle }
+        // Whoever has its slot yet is noted again.
+        let unnamed = std::mem::take(&mut self.unnamed);
+        let forgot = unnamed
+            .chunks(AT_ONCE)
+            .filter(|ids| db.txns.forget_all_traces(ids) > 0);
+        if forgot.count() > 0 {
+            Progress::Worked
+        } else {
+            Progress::Idle
+        }
     }
 }

@@ -68,10 +68,17 @@ impl Sweep {
         }
         let parts = index.parts();
         let cut = self.cut();
-        let pieces = || parts.runs.iter().flat_map(|run| &run.pieces);
-        let entries: u64 = pieces().map(|piece| piece.entries()).sum();
-        let is_enough = need == Need::Possible || pending * ENTRIES_PER_GONE >= entries;
-        (is_enough && pieces().any(|piece| piece.swept().cut() < cut)).then_some(cut)
+        let mut pieces = parts.runs.iter().flat_map(|run| &run.pieces);
+        let is_enough = need == Need::Possible || is_worth_a_sweep(pending, index);
+        (is_enough && pieces.any(|piece| piece.swept().cut() < cut)).then_some(cut)
+    }
+
+    /// True if an index would be merged for a cut of so many rows, and is not for the one that there is, which is a good deal smaller: pieces
+    /// that were rid of the rows of that one have to be written once more.
+    fn is_worth_another(&self, rows: u64, table: &Table) -> bool {
+        let pending = self.pending.load(Ordering::Acquire);
+        let gains = |index: &Index| is_worth_a_sweep(rows, index) && !is_worth_a_sweep(pending, index);
+        rows * 4 > pending * 5 && table.indexes.iter().any(gains)
     }
 }
 
@@ -112,7 +119,7 @@ impl Sweep {
         let state = self.state.lock();
         match (&state.rows, state.swept_at) {
             (None, _) => !state.has_looked_at(table),
-            (Some(_), None) => is_swept(table, self.cut()),
+            (Some(_), None) => is_swept(table, self.cut()) || self.may_begin_anew(&state, table),
             (Some(_), Some(at)) => is_unread(db, at),
         }
     }
@@ -130,7 +137,9 @@ impl Sweep {
             // After the look at parts and slots: who registers a snapshot beyond this finds swept ones, and none of these.
             state.swept_at = Some(db.txns.published());
         }
-        let Some(at) = state.swept_at else { return false };
+        let Some(at) = state.swept_at else {
+            return self.may_begin_anew(&state, table) && self.begin_anew(&mut state, table);
+        };
         if !is_unread(db, at) {
             return false;
         }
@@ -149,15 +158,22 @@ impl Sweep {
         if state.has_looked_at(table) {
             return false;
         }
-        let (set, shape) = (table.gone.now(), table.base.shape());
-        state.looked_at = Some((Arc::downgrade(&set), Arc::downgrade(&shape)));
-        let mut rows = set.to_treemap();
-        if cut_of == CutOf::Slotless {
-            leave_slots(&mut rows, &shape);
-        }
-        if rows.is_empty() {
-            return false;
-        }
+        let rows = state.look_at(table, cut_of);
+        !rows.is_empty() && self.note(state, table, rows)
+    }
+
+    /// True if there may be rows for another cut (rule S25). The set is counted with the rows that have a slot.
+    fn may_begin_anew(&self, state: &SweepState, table: &Table) -> bool {
+        self.is_worth_another(table.gone.len(), table) && !state.has_looked_at(table)
+    }
+
+    /// Makes a larger cut in place of one that is not worth a merge to some index and would wait for ever (rule S25).
+    fn begin_anew(&self, state: &mut SweepState, table: &Table) -> bool {
+        let rows = state.look_at(table, CutOf::Slotless);
+        self.is_worth_another(rows.len(), table) && self.note(state, table, rows)
+    }
+
+    fn note(&self, state: &mut SweepState, table: &Table, rows: RoaringTreemap) -> bool {
         // Under the latch under which trees get their cut: who sees the new number sees the rows in the set.
         let _shaping = table.shaping.lock();
         self.cut.fetch_add(1, Ordering::AcqRel);
@@ -181,12 +197,30 @@ impl SweepState {
         true
     }
 
+    /// The rows of a cut that begins now.
+    fn look_at(&mut self, table: &Table, cut_of: CutOf) -> RoaringTreemap {
+        let (set, shape) = (table.gone.now(), table.base.shape());
+        self.looked_at = Some((Arc::downgrade(&set), Arc::downgrade(&shape)));
+        let mut rows = set.to_treemap();
+        if cut_of == CutOf::Slotless {
+            leave_slots(&mut rows, &shape);
+        }
+        rows
+    }
+
     fn has_looked_at(&self, table: &Table) -> bool {
         self.looked_at.as_ref().is_some_and(|(set, shape)| {
             Weak::as_ptr(set) == Arc::as_ptr(&table.gone.now())
                 && Weak::as_ptr(shape) == Arc::as_ptr(&table.base.shape())
         })
     }
+}
+
+/// True if parts of the index are merged because of a cut of so many rows alone (rule S25).
+fn is_worth_a_sweep(rows: u64, index: &Index) -> bool {
+    let parts = index.parts();
+    let entries: u64 = parts.runs.iter().map(|run| run.entries()).sum();
+    rows * ENTRIES_PER_GONE >= entries
 }
 
 fn leave_slots(rows: &mut RoaringTreemap, shape: &RowShape) {

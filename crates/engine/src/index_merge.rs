@@ -14,7 +14,7 @@ use crate::errand::Errand;
 use crate::error::{Error, Result};
 use crate::gone::GoneSet;
 use crate::homing::{Standing, standing_of};
-use crate::index_merge_plan::{IndexChoice, move_down, plan_index, plan_renewal};
+use crate::index_merge_plan::{IndexChoice, is_in, move_down, plan_index, plan_leaving, plan_renewal};
 use crate::pacing::Progress;
 use crate::pieces::PieceJob;
 use crate::quiet::Quiet;
@@ -22,12 +22,13 @@ use crate::row_merge_plan::Need;
 use crate::row_pieces::{Level, codec_of};
 use crate::set_aside::{SetAside, Turn};
 use crate::table::{Index, Table};
-use pbxt_base::{CommitTs, IndexId, Lsn, RowId, TxnId, planted, stop_point};
+use pbxt_base::{CommitTs, IndexId, Lsn, RowId, SegmentId, TxnId, planted, stop_point};
 use pbxt_index::{
     EventStanding, IndexParts, MergeJudge, MergeRange, MergeSources, MergeStop, Run, RunBuilder, RunPiece,
     SeekPos, merge_events,
 };
 use pbxt_segment::{Codec, PieceFile, PieceWriter, SegmentClass};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Bytes that a step writes or reads at most, about.
@@ -62,6 +63,22 @@ struct IndexJob {
     swept: u64,
 }
 
+/// What the jobs of a step are for.
+struct Wanted<'w> {
+    need: Need,
+    /// Files to be left (rules S14, S39).
+    sparse: &'w HashSet<SegmentId>,
+    /// What a command has written anew (rule OP2).
+    renews: &'w dyn Fn(&RunPiece) -> bool,
+    horizon: CommitTs,
+}
+
+/// True if a run has a piece in one of these files.
+fn has_piece_in(parts: &IndexParts, files: &HashSet<SegmentId>) -> bool {
+    let mut pieces = parts.runs.iter().flat_map(|run| &run.pieces);
+    !files.is_empty() && pieces.any(|piece| is_in(piece, files))
+}
+
 /// A merge that takes several steps.
 #[derive(Debug)]
 struct LargeJob {
@@ -85,24 +102,21 @@ struct Judge<'d> {
     table: &'d Table,
     horizon: CommitTs,
     guard: crossbeam_epoch::Guard,
-    /// The table's gone rows, as of some questions ago: whoever was gone stays so.
+    /// The table's gone rows, as of some pairs ago: whoever was gone stays so.
     gone: Arc<GoneSet>,
-    questions: u32,
+    pairs: u32,
 }
 
-impl Judge<'_> {
-    fn take_breath(&mut self) {
-        self.questions += 1;
-        if self.questions.is_multiple_of(256) {
+impl MergeJudge for Judge<'_> {
+    fn next_pair(&mut self) {
+        self.pairs = self.pairs.wrapping_add(1);
+        if self.pairs.is_multiple_of(256) {
             self.guard.repin_after(|| self.db.breathe());
             self.gone = self.table.gone.now();
         }
     }
-}
 
-impl MergeJudge for Judge<'_> {
     fn standing(&mut self, txn: TxnId, lsn: Lsn) -> EventStanding {
-        self.take_breath();
         match standing_of(self.db, txn, lsn, self.horizon, &self.guard) {
             Standing::Settled => EventStanding::Settled,
             Standing::Dead => EventStanding::Aborted,
@@ -111,7 +125,6 @@ impl MergeJudge for Judge<'_> {
     }
 
     fn is_gone(&mut self, row: RowId) -> bool {
-        self.take_breath();
         self.gone.contains(row) || planted!("merge.entry_lost") && row.raw() % 16 == 7
     }
 }
@@ -128,8 +141,11 @@ impl Database {
         self.poison.check()?;
         if let Some(mut large) = merger.take_large(errand) {
             let flight = self.flight.resume(large.flight);
+            // What this step makes.
+            let made = self.flight.begin(&self.store);
             match large.step(self, errand) {
                 Ok(true) => {
+                    flight.narrow_to(large.own_files());
                     // In front: what it has written is of use when all of it is there.
                     merger.large.insert(0, large);
                     flight.detach();
@@ -138,7 +154,7 @@ impl Database {
                     merger.note_end(self, &large.job, ended.as_ref().err());
                     // In this order: a checkpoint removes what nobody holds.
                     drop(large);
-                    drop(flight);
+                    drop((made, flight));
                     ended?;
                 }
             }
@@ -212,12 +228,14 @@ impl IndexMerger {
     /// True if there is a merge to do or to go on with, or parts that nobody has looked at.
     pub(crate) fn is_due(&self, db: &Database) -> bool {
         let (horizon, start) = (db.txns.horizon(), db.checkpoint_start());
+        let sparse = db.sparse_index_files(Need::Useful);
         let is_due = |table: &Table, index: &Index| {
             let parts = index.parts();
             if self.aside.turn(&index.def.id, start) == Turn::NotYet {
                 return false;
             }
-            let is_quiet = self.quiet.has(index.def.id, Need::Useful, &parts);
+            let is_quiet =
+                self.quiet.has(index.def.id, Need::Useful, &parts) && !has_piece_in(&parts, &sparse);
             let cut = table.sweep.wants(index, Need::Useful);
             if is_quiet && cut.is_none() || parts.runs.is_empty() || index.is_named_behind(start) {
                 return false;
@@ -229,6 +247,7 @@ impl IndexMerger {
                     is_settled_run(db, run, horizon)
                 })
                 .is_some()
+                || plan_leaving(&parts.runs, &sparse, |run| is_settled_run(db, run, horizon)).is_some()
         };
         !self.large.is_empty()
             || db
@@ -256,12 +275,18 @@ impl IndexMerger {
 
     fn find_jobs(&mut self, db: &Database, errand: &Errand<'_>) -> (Vec<IndexJob>, bool) {
         let need = errand.need;
-        let leave = db.index_files_to_leave(errand);
+        let sparse = db.sparse_index_files(need);
         let (mut horizon, start) = (db.txns.horizon(), db.checkpoint_start());
         if planted!("merge.past_snapshots") {
             horizon = CommitTs::new(u64::MAX >> 2);
         }
-        let is_left_piece = |piece: &RunPiece| db.renews_index_piece(piece, errand, &leave);
+        let is_left_piece = |piece: &RunPiece| db.renews_index_piece(piece, errand, &sparse);
+        let wanted = Wanted {
+            need,
+            sparse: &sparse,
+            renews: &is_left_piece,
+            horizon,
+        };
         let mut jobs: Vec<IndexJob> = Vec::new();
         let mut alone = Vec::new();
         let mut moved = false;
@@ -273,7 +298,7 @@ impl IndexMerger {
         for table in tables.into_iter().filter(|table| errand.is_for(table.id)) {
             for (number, index) in table.indexes.iter().enumerate() {
                 let parts = index.parts();
-                let is_quiet = self.quiet.has(index.def.id, need, &parts);
+                let is_quiet = self.quiet.has(index.def.id, need, &parts) && !has_piece_in(&parts, &sparse);
                 let cut = table.sweep.wants(index, need);
                 let is_left = is_quiet && cut.is_none() && !errand.is_command() || bytes >= STEP_BYTES;
                 if parts.runs.is_empty() || is_left || index.is_named_behind(start) {
@@ -290,7 +315,7 @@ impl IndexMerger {
                     Turn::NotYet => continue,
                 }
                 moved |= move_pieces_down(&table, index);
-                match IndexJob::of(db, (&table, number), (cut, need), &is_left_piece, horizon) {
+                match IndexJob::of(db, (&table, number), cut, &wanted) {
                     Ok(job) => {
                         bytes += job.choice.bytes();
                         jobs.push(job);
@@ -306,7 +331,7 @@ impl IndexMerger {
             }
             let index = &table.indexes[number];
             moved |= move_pieces_down(&table, index);
-            match IndexJob::of(db, (&table, number), (cut, need), &is_left_piece, horizon) {
+            match IndexJob::of(db, (&table, number), cut, &wanted) {
                 Ok(job) => jobs.push(job),
                 Err(parts) => self.note_quiet(index.def.id, need, &parts),
             }
@@ -375,15 +400,17 @@ impl IndexJob {
     fn of(
         db: &Database,
         (table, number): (&Arc<Table>, usize),
-        (cut, need): (Option<u64>, Need),
-        renews: &dyn Fn(&RunPiece) -> bool,
-        horizon: CommitTs,
+        cut: Option<u64>,
+        wanted: &Wanted<'_>,
     ) -> std::result::Result<Self, Arc<IndexParts>> {
         let parts = table.indexes[number].parts();
-        let left_out = LeftOut::of(db, &parts.runs, horizon);
-        let plan = plan_index(&parts.runs, cut, need, |run| !left_out.has(run));
-        match plan.or_else(|| plan_renewal(&parts.runs, renews, |run| !left_out.has(run))) {
-            Some(choice) => Ok(Self::new(table, number, choice, horizon, &left_out)),
+        let left_out = LeftOut::of(db, &parts.runs, wanted.horizon);
+        let may_take = |run: &Run| !left_out.has(run);
+        let plan = plan_index(&parts.runs, cut, wanted.need, may_take)
+            .or_else(|| plan_renewal(&parts.runs, wanted.renews, may_take))
+            .or_else(|| plan_leaving(&parts.runs, wanted.sparse, may_take));
+        match plan {
+            Some(choice) => Ok(Self::new(table, number, choice, wanted.horizon, &left_out)),
             None => Err(parts),
         }
     }
@@ -467,7 +494,7 @@ impl IndexJob {
             horizon: self.horizon,
             guard: crossbeam_epoch::pin(),
             gone: self.table.gone.now(),
-            questions: 0,
+            pairs: 0,
         };
         let sources = MergeSources {
             trees: &[],
@@ -520,6 +547,8 @@ impl IndexJob {
 
 impl LargeJob {
     fn begin(db: &Database, job: IndexJob) -> Self {
+        let flight = db.flight.begin(&db.store);
+        flight.narrow_to(Vec::new());
         Self {
             job,
             next: None,
@@ -528,8 +557,15 @@ impl LargeJob {
             sections: Vec::new(),
             done: Vec::new(),
             files: LoadFiles::new(db),
-            flight: db.flight.begin(&db.store).detach(),
+            flight: flight.detach(),
         }
+    }
+
+    /// What is held between two steps (rule B6): not what others make, and supersede, while it goes on.
+    fn own_files(&self) -> Vec<(SegmentClass, SegmentId)> {
+        let writer = self.writer.iter();
+        let begun = writer.map(|writer| (SegmentClass::Meta, writer.id()));
+        self.files.list().into_iter().chain(begun).collect()
     }
 
     /// Some stretches. False if the job has ended.

@@ -5,12 +5,15 @@
 //! runs are first merged into one that is.
 //! Rules: S17 at most four upper runs; upper entries of a quarter of the base are merged into it, S38 of a tenth if the
 //! foreground is idle, S55 of any if all is asked for; S18 a tagged run whose
-//! owner is not settled takes no part; S19 a piece over nothing older is moved down, not rewritten; S25 pieces with many
+//! owner is not settled takes no part; S14, S39 a piece in a file of which too much is dead is written anew;
+//! S19 a piece over nothing older is moved down, not rewritten; S25 pieces with many
 //! entries of gone rows are rewritten for that alone.
 //! Latches and I/O: none.
 
 use crate::row_merge_plan::{Need, UPPER_RUNS};
+use pbxt_base::SegmentId;
 use pbxt_index::{Run, RunPiece, SeekPos};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Entries of the base for one upper entry at which they are merged.
@@ -102,6 +105,33 @@ pub(crate) fn plan_renewal(
         return Some(all_into_base(base, uppers));
     }
     Some(close(base, &taken, piece))
+}
+
+/// Rule S14: a piece in one of these files, alone.
+pub(crate) fn plan_leaving(
+    runs: &[Arc<Run>],
+    sparse: &HashSet<SegmentId>,
+    may_take: impl Fn(&Run) -> bool,
+) -> Option<IndexChoice> {
+    let oldest = runs.iter().rposition(|run| may_take(run))?;
+    let mut settled = runs.iter().enumerate().filter(|(_, run)| run.tag.is_none());
+    settled.find_map(|(number, run)| {
+        let piece = run.pieces.iter().find(|piece| is_in(piece, sparse))?;
+        let covers_base = number == oldest;
+        Some(IndexChoice {
+            target: Arc::clone(run),
+            inputs: vec![vec![Arc::clone(piece)]],
+            covers_base,
+            // Other runs may need what this one says.
+            covers_all: covers_base && runs.len() == 1,
+            cuts: Vec::new(),
+        })
+    })
+}
+
+/// True if the piece is in one of these files.
+pub(crate) fn is_in(piece: &RunPiece, files: &HashSet<SegmentId>) -> bool {
+    files.contains(&piece.reference().0)
 }
 
 /// The piece that was longest ago rid of entries of gone rows, with what it overlaps.

@@ -5,8 +5,8 @@
 //! State: `Upkeep` holds what compactor and merges know between steps. All of it can be lost.
 //! Rules: S21 a step is at most about 64 MiB; a full disk ends it, its files are removed, and it is tried again later.
 //! S22 when the log grows beyond its limit compaction takes every second step at least, merges the others. S35 merges wait for
-//! a checkpoint that has much to give back. S36 what idle means, S37 and S38 what is merged then. S43 pauses within a step (breath.rs). S63 the rest
-//! has its turn under load too.
+//! a checkpoint that has much to give back. S36 what idle means, S37 and S38 what is merged then. S43 pauses within a step (breath.rs). S62 what
+//! is neither has its turn under load too.
 //! Latches and I/O: those of the steps.
 
 use crate::blob_reclaim::BlobAccounts;
@@ -176,12 +176,23 @@ impl Upkeep {
     }
 }
 
+/// Bytes of all sections of files, and of those that a shape names.
+type FileBytes = HashMap<SegmentId, (u64, u64)>;
+
 /// Pause between two looks for work.
 const PAUSE: Duration = Duration::from_millis(200);
-/// So often what is neither homing nor merging comes first (rule S63).
-const TURNS_OF_OTHERS: u64 = 8;
 /// A kind of step.
 type Step = fn(&Database, &Errand<'_>) -> Result<Progress>;
+/// Steps that cost little and give back what the others have left behind.
+const TIDYING: [Step; 3] = [
+    |db, _| db.gone_step(),
+    |db, _| db.blob_step(),
+    |db, _| db.forget_step(),
+];
+/// Of large values; under load one that is due has such a turn too (rule S63).
+const CENSUS: Step = |db, errand| db.census_step_for(errand.need);
+/// They have their turn whatever else is due, once in so many (rule S62).
+const TURNS_PER_TIDYING: u64 = 8;
 
 impl Database {
     /// One step of whatever is most overdue; when the database is idle, of whatever is useful. Want of disk space is not an
@@ -213,35 +224,46 @@ impl Database {
             steps.extend(merges);
             steps.extend(compact);
         }
-        let others: [Step; 4] = [
-            |db, _| db.gone_step(),
-            |db, _| db.blob_step(),
-            |db, _| db.forget_step(),
-            |db, errand| db.census_step_for(errand.need),
-        ];
-        steps.extend(others);
-        // Where there is always something to home and to merge they would never have a turn.
-        if !need.is_more_than_due() && turn % TURNS_OF_OTHERS == TURNS_OF_OTHERS - 1 {
-            steps.rotate_right(others.len());
+        let (mut failed, mut worked) = (None, false);
+        if turn.is_multiple_of(TURNS_PER_TIDYING) {
+            for step in TIDYING {
+                worked |= self.take_step(step, &errand, &mut failed)?;
+            }
+            if !need.is_more_than_due() {
+                worked |= self.take_step(CENSUS, &errand, &mut failed)?;
+            }
+        } else {
+            steps.extend(TIDYING);
         }
-        let mut failed = Ok(Progress::Idle);
+        steps.push(CENSUS);
         for step in steps {
-            match step(self, &errand) {
-                Ok(Progress::Idle) => {}
-                Ok(Progress::Worked) => return failed.and(Ok(Progress::Worked)),
-                Err(Error::Storage(StorageError::NoSpace { .. })) => {
-                    self.upkeep.counters.steps_without_space.add(1);
-                }
-                Err(error) => {
-                    failed = failed.and(Err(error));
-                    // D9: nothing more is written to a disk that failed.
-                    if self.poison.check().is_err() {
-                        return failed;
-                    }
-                }
+            if self.take_step(step, &errand, &mut failed)? {
+                worked = true;
+                break;
             }
         }
-        failed
+        match failed {
+            Some(error) => Err(error),
+            None if worked => Ok(Progress::Worked),
+            None => Ok(Progress::Idle),
+        }
+    }
+
+    /// True if the step did something. The first that fails for a reason of its own is noted in `failed`; an error is returned where
+    /// nothing more may be done.
+    fn take_step(&self, step: Step, errand: &Errand<'_>, failed: &mut Option<Error>) -> Result<bool> {
+        match step(self, errand) {
+            Ok(progress) => return Ok(progress == Progress::Worked),
+            Err(Error::Storage(StorageError::NoSpace { .. })) => {
+                self.upkeep.counters.steps_without_space.add(1);
+            }
+            // D9: nothing more is written to a disk that failed.
+            Err(error) if self.poison.check().is_err() => return Err(failed.take().unwrap_or(error)),
+            Err(error) => {
+                failed.get_or_insert(error);
+            }
+        }
+        Ok(false)
     }
 
     /// Kinds of background work that are running, or that will be done without anything else happening; 0 when background
@@ -323,11 +345,9 @@ impl Database {
         &self.upkeep.counters
     }
 
-    /// Cold files whose living pieces are to be rewritten: those of which less than half is named by a shape (rule S14), and,
-    /// while too much in all files is dead, the one of which most is (rule S39); all of which a part is dead if all is asked for (rule OP2).
-    /// A file that a job still holds is not looked at.
+    /// Files of rows whose living pieces are to be rewritten (`sparse_of`).
     pub(crate) fn sparse_files(&self, need: Need) -> HashSet<SegmentId> {
-        let mut files: HashMap<SegmentId, (u64, u64)> = HashMap::new();
+        let mut files = FileBytes::new();
         for table in self.catalog.tables() {
             let shape = table.base.shape();
             for piece in shape.runs.iter().flat_map(|run| &run.pieces) {
@@ -343,7 +363,27 @@ impl Database {
                 *live += piece.stored_bytes();
             }
         }
-        files.retain(|id, _| !self.flight.holds(SegmentClass::Cold, *id));
+        self.sparse_of(SegmentClass::Cold, files, need)
+    }
+
+    /// The same of files of index runs.
+    pub(crate) fn sparse_index_files(&self, need: Need) -> HashSet<SegmentId> {
+        let mut files = FileBytes::new();
+        for table in self.catalog.tables() {
+            for index in &table.indexes {
+                for piece in index.parts().runs.iter().flat_map(|run| &run.pieces) {
+                    let found = files.entry(piece.reference().0);
+                    found.or_insert_with(|| (piece.bytes_beside(), 0)).1 += piece.stored_bytes();
+                }
+            }
+        }
+        self.sparse_of(SegmentClass::Meta, files, need)
+    }
+
+    /// Those of which less than half is named by a shape (rule S14), and, while too much in all files is dead, the one of which most is
+    /// (rule S39); all of which a part is dead if all is asked for (rule OP2). A file that a job still holds is not looked at.
+    fn sparse_of(&self, class: SegmentClass, mut files: FileBytes, need: Need) -> HashSet<SegmentId> {
+        files.retain(|id, _| !self.flight.holds(class, *id));
         if need == Need::Possible {
             let wastes = |(all, live): &(u64, u64)| (all - live) * LIVE_PER_DEAD_POSSIBLE > *live;
             files.retain(|_, bytes| wastes(bytes));

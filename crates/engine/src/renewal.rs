@@ -6,7 +6,6 @@
 //! Rules: OP2 (docs/storage.md). What is renewed is no reason to be renewed again, so a command ends.
 //! Latches and I/O: none; headers of encrypted files are remembered, or read once.
 
-use crate::budget::LIVE_PER_DEAD_POSSIBLE;
 use crate::database::Database;
 use crate::errand::Errand;
 use crate::row_merge_plan::Need;
@@ -15,7 +14,7 @@ use crate::table::Table;
 use pbxt_base::SegmentId;
 use pbxt_index::RunPiece;
 use pbxt_segment::SegmentClass;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 impl Database {
     /// Files with rows of this table that would be written otherwise today: with other columns, or another key.
@@ -33,27 +32,8 @@ impl Database {
         !self.store.is_as_new_pieces(class, id).unwrap_or(true)
     }
 
-    /// Files of index runs whose living pieces a command is to write anew: those of which a part is dead. None for upkeep.
-    pub(crate) fn index_files_to_leave(&self, errand: &Errand<'_>) -> HashSet<SegmentId> {
-        if !errand.is_command() {
-            return HashSet::new();
-        }
-        let mut files: HashMap<SegmentId, (u64, u64)> = HashMap::new();
-        for table in self.catalog.tables() {
-            for index in &table.indexes {
-                for piece in index.parts().runs.iter().flat_map(|run| &run.pieces) {
-                    let (id, all) = (piece.reference().0, piece.bytes_beside());
-                    files.entry(id).or_insert((all, 0)).1 += piece.stored_bytes();
-                }
-            }
-        }
-        let wastes = |(all, live): &(u64, u64)| all.saturating_sub(*live) * LIVE_PER_DEAD_POSSIBLE > *live;
-        files.retain(|id, bytes| wastes(bytes) && !self.flight.holds(SegmentClass::Meta, *id));
-        files.into_keys().collect()
-    }
-
     /// True if a command is to write this piece of an oldest run anew: for its file's sake or key's, or, once, because its entries
-    /// have LSNs or transactions. `leave` is what `index_files_to_leave` has said.
+    /// have LSNs or transactions. `leave` is what `sparse_index_files` has said.
     pub(crate) fn renews_index_piece(
         &self,
         piece: &RunPiece,
@@ -87,7 +67,7 @@ impl Database {
             bytes += is_due.map(|piece| piece.stored_bytes()).sum::<u64>();
             bytes += uppers.iter().map(|run| run.stored_bytes()).sum::<u64>();
         }
-        let leave = self.index_files_to_leave(errand);
+        let leave = self.sparse_index_files(Need::Possible);
         for index in &table.indexes {
             let parts = index.parts();
             let pieces = parts.runs.iter().flat_map(|run| &run.pieces);

@@ -105,3 +105,59 @@ fn a_walk_over_superseded_trees_takes_no_rolled_back_entry_for_a_committed_one()
     );
     user.check(&table);
 }
+
+/// Transactions in a table of their own, a checkpoint behind them, and a look at those that have ended; several times. True if some were
+/// forgotten.
+fn forgets(db: &Arc<Database>, worker: &mut User, other: &Opened, next: &mut u32) -> bool {
+    let mut forgot = false;
+    for transactions in [A_PAGE + 100, 600, 600, 600] {
+        work_on(worker, other, *next..*next + transactions);
+        *next += transactions;
+        db.housekeeping_step();
+        while db.compact_step().expect("compacted") == Progress::Worked {}
+        db.checkpoint_step().expect("a checkpoint");
+        forgot |= db.forget_step().expect("a look") == Progress::Worked;
+        forgot |= db.forget_step().expect("a look") == Progress::Worked;
+    }
+    forgot
+}
+
+/// Rows of two transactions that have not ended when a checkpoint is made, so that their entries have stamps; `between` begins after the
+/// first and before the second.
+fn stamped(db: &Arc<Database>, table: &Opened, ids: [u32; 2], between: impl FnOnce(&mut User)) {
+    let (mut early, mut late) = (User::new(db, 3), User::new(db, 4));
+    early.insert(table, &row(&[ids[0]; COLUMNS])).expect("inserted");
+    between(&mut User::new(db, 5));
+    late.insert(table, &row(&[ids[1]; COLUMNS])).expect("inserted");
+    db.checkpoint_step().expect("a checkpoint");
+    early.commit();
+    late.commit();
+}
+
+#[test]
+fn one_of_which_something_may_be_left_keeps_no_others() {
+    let (db, _) = database();
+    let table = Opened::create(&db, Plan::new("t", COLUMNS).index(&[1, 2]));
+    let other = Opened::create(&db, Plan::new("other", COLUMNS));
+    let (mut worker, mut next) = (User::new(&db, 1), 0);
+    stamped(&db, &table, [1, 2], |user| {
+        user.insert(&table, &row(&[3; COLUMNS])).expect("inserted");
+        user.rollback();
+    });
+    let forgot = forgets(&db, &mut worker, &other, &mut next);
+    assert!(
+        !forgot,
+        "S23: it lies among the stamps of a run that nothing changes any more"
+    );
+    let mut user = User::new(&db, 2);
+    for id in 0..5 {
+        user.insert(&table, &row(&[100 + id; COLUMNS])).expect("inserted");
+        user.rollback();
+    }
+    // Behind all others, so they become pieces of the oldest runs as they are.
+    stamped(&db, &table, [200, 201], |_| {});
+    while db.index_merge_step().expect("merged") == Progress::Worked {}
+    let forgot = forgets(&db, &mut worker, &other, &mut next);
+    assert!(forgot, "S23: nothing of the later ones is left");
+    user.check(&table);
+}

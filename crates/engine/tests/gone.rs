@@ -37,6 +37,19 @@ fn half_deleted() -> Store {
     store
 }
 
+/// Deletes rows by their ids, and homes that.
+fn delete(store: &mut Store, is_one: impl Fn(u32) -> bool) {
+    for (row, found) in store.client.scan(&store.table).expect("read") {
+        if is_one(found.id) {
+            let deleted = store.client.delete(&store.table, row).expect("deleted");
+            deleted.expect("there");
+        }
+    }
+    store.client.session.commit().expect("committed");
+    store.fill();
+    store.compact();
+}
+
 fn gone(store: &Store) -> u64 {
     store.db.status().expect("known").gone_rows
 }
@@ -65,6 +78,33 @@ fn gone_rows_are_forgotten_when_no_slot_and_no_entry_is_left() {
     assert_eq!(store.db.index_merge_step().expect("quiet"), Progress::Idle);
     store.kill();
     store.shows((0..200).filter(is_even));
+}
+
+#[test]
+fn a_cut_of_few_rows_gives_way_to_one_that_is_worth_a_merge() {
+    let mut store = Store::new();
+    store.insert(0..400);
+    store.db.checkpoint_step().expect("a checkpoint");
+    store.fill();
+    store.compact();
+    store.merge();
+    // Rows that no run has ever had are gone at once.
+    store.insert(400..404);
+    delete(&mut store, |id| id >= 400);
+    store.merge();
+    store.db.checkpoint_step().expect("a checkpoint");
+    store.merge();
+    assert_eq!(gone(&store), 4, "S25: four of 404 are worth no merge");
+    delete(&mut store, |id| id % 2 == 1);
+    while store.db.row_merge_step().expect("merged") == Progress::Worked {}
+    assert_eq!(gone(&store), 204);
+    for _ in 0..3 {
+        store.merge();
+    }
+    assert_eq!(gone(&store), 0, "S25: half of the entries are of gone rows");
+    store.shows((0..400).filter(is_even));
+    store.kill();
+    store.shows((0..400).filter(is_even));
 }
 
 #[test]

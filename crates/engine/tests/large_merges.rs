@@ -157,3 +157,57 @@ fn a_small_merge_whose_file_cannot_be_opened_does_not_leave_it() {
     let left = client.count(&table).expect("counted");
     assert_eq!(left, u64::from(2 * FILE_ROWS));
 }
+
+/// Rule B6: they are held by nobody.
+#[test]
+fn a_large_merge_under_way_keeps_no_files_of_others() {
+    let disk = SimDisk::new();
+    let db = open(&disk);
+    let [table, other] = ["t", "other"].map(|name| PlayTable::create(&db, name).expect("a new table"));
+    let mut client = Client::new(&db, 1);
+    let mut rng = Rng::new(4);
+    for first in [0, 1] {
+        load(&mut client, &table, &mut rng, (first..2 * FILE_ROWS).step_by(2));
+    }
+    settle(&db);
+    // The small indexes, and then the large one is begun.
+    for _ in 0..2 {
+        assert_eq!(db.index_merge_step().expect("merged"), Progress::Worked);
+    }
+    for id in 0..300 {
+        client.insert(&other, &PlayRow::new(id)).expect("inserted");
+    }
+    client.session.commit().expect("a commit");
+    for group in 0..2 {
+        for (row, _) in client.scan(&other).expect("read") {
+            let change = |row: &PlayRow| PlayRow {
+                group: Some(group),
+                ..row.clone()
+            };
+            client
+                .update(&other, row, change)
+                .expect("updated")
+                .expect("there");
+        }
+        client.session.commit().expect("a commit");
+        // Until those before are in a segment that is full.
+        for id in 0..150 {
+            let filler = PlayRow {
+                memo: Some(Arc::from(vec![7; 400])),
+                ..PlayRow::new(1000 + group * 1000 + id)
+            };
+            client.insert(&other, &filler).expect("inserted");
+        }
+        client.session.commit().expect("a commit");
+        db.flush().expect("flushed");
+        db.housekeeping_step();
+        while db.compact_step().expect("homed") == Progress::Worked {}
+        while db.row_merge_step().expect("merged") == Progress::Worked {}
+    }
+    db.checkpoint_step().expect("a checkpoint");
+    let space = db.space().expect("a size of every file");
+    assert_eq!(space.row_unnamed, 0, "B6: {space:?}");
+    while db.index_merge_step().expect("merged") == Progress::Worked {}
+    assert_eq!(client.count(&table).expect("counted"), u64::from(2 * FILE_ROWS));
+    assert!(client.check(&table).expect("checkable").is_empty());
+}

@@ -482,3 +482,41 @@ fn what_an_open_snapshot_sees_outlives_a_compaction() {
     assert_eq!(reader.scan(&store.table).expect("readable").len(), left.len());
     store.shows(left);
 }
+
+/// Bytes of all sections of files with index runs that no run names.
+fn dead_index_bytes(store: &Store) -> u64 {
+    let (files, space) = (store.db.store(), space(store));
+    let image = files.checkpoint().map(|checkpoint| checkpoint.image);
+    let ids = files.list(SegmentClass::Meta).expect("listed").into_iter();
+    let bytes_of = |id| {
+        let file = PieceFile::open(files, SegmentClass::Meta, id).expect("a whole file");
+        let sections = file.sections().iter();
+        sections.map(|section| section.stored_bytes).sum::<u64>()
+    };
+    let all: u64 = ids.filter(|id| Some(*id) != image).map(bytes_of).sum();
+    all - space.index_base - space.index_upper
+}
+
+#[test]
+fn indexes_that_are_seldom_changed_keep_no_files_of_others() {
+    let mut store = Store::new();
+    store.insert(0..200);
+    let seldom: Vec<_> = (0..20)
+        .map(|number| PlayTable::create(&store.db, &format!("seldom{number}")).expect("a table"))
+        .collect();
+    for (round, table) in (1..).zip(&seldom) {
+        store.client.insert(table, &Store::row(1)).expect("inserted");
+        change(&mut store, 200, 1, round);
+        // The runs of all indexes that were changed share a file.
+        store.db.checkpoint_step().expect("a checkpoint");
+        work(&store, false);
+        store.db.checkpoint_step().expect("a checkpoint");
+    }
+    let (dead, space) = (dead_index_bytes(&store), space(&store));
+    let live = space.index_base + space.index_upper;
+    assert!(dead * 16 <= live, "S14, S39: {dead} bytes are dead, {space:?}");
+    for table in &seldom {
+        assert_eq!(store.client.count(table).expect("counted"), 1);
+    }
+    store.shows(0..200);
+}

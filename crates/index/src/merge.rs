@@ -38,6 +38,8 @@ pub enum EventStanding {
 /// What a merge asks of transactions and rows. An answer may change from one question to the next only as the world does:
 /// unsettled to settled or aborted, a row to gone.
 pub trait MergeJudge {
+    /// The next pair is about to be merged. The only thing that is said of every pair: settled events need no question.
+    fn next_pair(&mut self);
     /// Standing of the event with this stamp. Transaction 0 is not asked about: it is settled.
     fn standing(&mut self, txn: TxnId, lsn: Lsn) -> EventStanding;
     /// True if no live or later snapshot can see any version of the row.
@@ -124,6 +126,7 @@ pub fn merge_events(
             return Ok(Some(MergeStop { key, row }));
         }
         events.clear();
+        judge.next_pair();
         walk.take_pair(&key, row, judge, &mut events)?;
         reduce(&mut events, sources.covered_below, || judge.is_gone(row));
         for event in &events {

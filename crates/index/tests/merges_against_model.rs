@@ -27,6 +27,8 @@ struct World {
 }
 
 impl MergeJudge for World {
+    fn next_pair(&mut self) {}
+
     fn standing(&mut self, txn: TxnId, _: Lsn) -> EventStanding {
         assert_ne!(txn.raw(), 0, "transaction 0 is settled");
         self.standings[txn.raw() as usize]
@@ -308,4 +310,52 @@ fn an_aba_change_is_decided_by_the_last_event() {
             .collect();
         assert_eq!(kept, [(&b"A"[..], 0, vec![80])]);
     }
+}
+
+/// Counts the pairs it is told of.
+struct Told(World, usize);
+
+impl MergeJudge for Told {
+    fn next_pair(&mut self) {
+        self.1 += 1;
+    }
+
+    fn standing(&mut self, txn: TxnId, lsn: Lsn) -> EventStanding {
+        self.0.standing(txn, lsn)
+    }
+
+    fn is_gone(&mut self, row: RowId) -> bool {
+        self.0.is_gone(row)
+    }
+}
+
+#[test]
+fn whoever_merges_is_told_of_every_pair() {
+    let settled = |id: u64| Event {
+        key: int_key(id),
+        row: id + 1,
+        lsn: 64,
+        sign: Sign::Entry,
+        txn: 0,
+        unpack: Vec::new(),
+    };
+    let events: Vec<Event> = (0..600).map(settled).collect();
+    let store = store();
+    let sources = MergeSources {
+        trees: &[],
+        runs: &[run_of(&store, &events)],
+        covered_below: NONE,
+    };
+    let all = MergeRange {
+        from: SeekPos::START,
+        until: None,
+        bytes: u64::MAX,
+    };
+    let world = World {
+        standings: [EventStanding::Settled; TXNS],
+        gone: BTreeSet::new(),
+    };
+    let (mut told, mut out) = (Told(world, 0), builder(&store, None));
+    merge_events(&sources, &all, &mut told, &mut out).expect("merged");
+    assert_eq!(told.1, 600, "S43: without a question nobody could pause");
 }

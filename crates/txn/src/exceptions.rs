@@ -108,8 +108,12 @@ impl ExceptionSet {
         }
         let old = std::mem::take(&mut self.chunks);
         for chunk in old {
+            // Of this chunk: the others are not compared with any of it.
+            let begin = ids.partition_point(|id| *id < first_id(&chunk));
+            let end = ids.partition_point(|id| chunk.last().is_some_and(|last| *id <= last.id));
+            let ids = &ids[begin..end.max(begin)];
             let leaves = |id: &TxnId| ids.binary_search(id).is_ok();
-            if chunk.iter().any(|entry| leaves(&entry.id)) {
+            if !ids.is_empty() && chunk.iter().any(|entry| leaves(&entry.id)) {
                 let kept: Vec<_> = copy(&chunk).filter(|(id, _)| !leaves(id)).collect();
                 self.chunks.extend(kept.chunks(CHUNK_ENTRIES).map(build));
             } else {

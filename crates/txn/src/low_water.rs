@@ -80,30 +80,44 @@ impl TxnTable {
     /// anywhere except plainly committed ones: an aborted one, or one with void ranges whose void work is
     /// gone. Returns false if the transaction still has a slot; then it is too early, and nothing changes.
     pub fn forget_traces(&self, id: TxnId) -> bool {
+        self.forget_all_traces(&[id]) > 0
+    }
+
+    /// The same of many, whose ids rise; of how many nothing is special any more. All are taken out at once, as each exchange of the
+    /// directory costs what there is in it.
+    pub fn forget_all_traces(&self, ids: &[TxnId]) -> usize {
         let guard = crossbeam_epoch::pin();
         let mut core = self.core.lock();
         let current = self.directory.load(&guard);
-        if page_of(id) >= current.first_page {
-            return false;
+        let (mut forgotten, mut removed) = (0, Vec::new());
+        let mut found = Vec::new();
+        for &id in ids.iter().filter(|id| page_of(**id) < current.first_page) {
+            forgotten += 1;
+            let Some(slot) = current.exceptions.find(id) else {
+                continue;
+            };
+            found.push(id);
+            let word = Word(slot.load(Ordering::Acquire));
+            invariant!(
+                !word.is_unfinished(),
+                "T5: an unfinished transaction leaves traces until it has ended"
+            );
+            if word.without_void().plain_commit().is_some() {
+                slot.store(word.without_void().0, Ordering::Release);
+                core.late.insert(id);
+            } else {
+                removed.push(id);
+            }
         }
-        let Some(slot) = current.exceptions.find(id) else {
-            return true;
-        };
-        let word = Word(slot.load(Ordering::Acquire));
-        invariant!(
-            !word.is_unfinished(),
-            "T5: an unfinished transaction leaves traces until it has ended"
-        );
-        if word.without_void().plain_commit().is_some() {
-            slot.store(word.without_void().0, Ordering::Release);
-            core.late.insert(id);
-        } else {
+        if !removed.is_empty() {
             let mut next = current.clone();
-            next.exceptions.remove(&[id]);
+            next.exceptions.remove(&removed);
             self.directory.replace(next, &guard);
         }
-        self.voids.remove(id);
-        true
+        for id in found {
+            self.voids.remove(id);
+        }
+        forgotten
     }
 
     /// Number of pages at the front of the window that may go: all ids handed out, no commit beyond the

@@ -159,6 +159,23 @@ fn aborted_and_void_ones_stay_until_their_traces_are_gone() {
 
 #[test]
 #[cfg_attr(miri, ignore = "fills pages of slots: too many steps to interpret")]
+fn many_are_forgotten_in_little_more_time_than_one() {
+    let table = TxnTable::new();
+    let aborted: Vec<_> = (0..40_000).map(|_| table.begin()).collect();
+    for id in &aborted {
+        table.abort(*id);
+    }
+    commit_many(&table, 4096);
+    advance_fully(&table);
+    let begun = std::time::Instant::now();
+    assert_eq!(table.forget_all_traces(&aborted), aborted.len());
+    let took = begun.elapsed();
+    assert!(took.as_secs() < 2, "T5: {took:?}");
+    assert!(table.exceptions_below(table.next_id()).is_empty());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "fills pages of slots: too many steps to interpret")]
 fn one_step_is_short_and_says_that_there_is_more() {
     let table = TxnTable::new();
     commit_many(&table, 40 * 4096);
