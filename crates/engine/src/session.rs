@@ -312,6 +312,17 @@ impl Session {
         session
     }
 
+    /// A session beside this one, whose transactions are its own: what it waits for is waited for by this one, up to the same limit and
+    /// until the same kill (rule T52).
+    pub fn autonomous(&self) -> Self {
+        let mut session = self.guest();
+        session.configure(SessionConfig {
+            lock_wait_timeout_ms: self.config.lock_wait_timeout_ms,
+            ..SessionConfig::default()
+        });
+        session
+    }
+
     /// Its gate is another session's.
     pub(crate) fn is_guest(&self) -> bool {
         self.is_guest
