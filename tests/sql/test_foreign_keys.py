@@ -557,3 +557,32 @@ def test_children_take_over_another_spelling_of_the_same_word(twin):
     twin.ok("INSERT INTO c VALUES (1, 'paris'), (2, 'PARIS'), (3, 'Rome')")
     twin.ok("UPDATE p SET k = 'Paris' WHERE n = 1")
     twin.same("SELECT n, HEX(k) FROM c")
+
+
+def families(session, trigger):
+    """Two parents with two children each, and what a trigger of the children does."""
+    session.ok("CREATE TABLE p (id INT PRIMARY KEY, v INT) ENGINE={engine}")
+    session.ok(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, v INT, KEY (p), "
+        "FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE ON UPDATE CASCADE) ENGINE={engine}"
+    )
+    session.ok("INSERT INTO p VALUES (1, 0), (2, 0), (3, 0)")
+    session.ok("INSERT INTO c VALUES (1, 1, 0), (2, 1, 0), (3, 2, 0), (4, 2, 0), (5, 3, 0)")
+    session.ok(f"CREATE TRIGGER t {trigger}")
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("order", ["", " ORDER BY id"])
+@pytest.mark.parametrize("trigger", ["BEFORE UPDATE", "AFTER UPDATE"])
+@pytest.mark.parametrize("change", ["UPDATE p SET id = id + 10 WHERE id = OLD.p", "DELETE FROM p WHERE id = OLD.p"])
+def test_a_trigger_may_not_change_the_row_that_is_updated_by_way_of_its_parent(db, trigger, change, order):
+    """Rule FK53: InnoDB writes the columns that are set, into whatever the row has become, or into one that is deleted."""
+    families(db, f"{trigger} ON c FOR EACH ROW {change}")
+    text = db.fails("UPDATE c SET v = v + 1 WHERE p < 3" + order, 1451) if trigger == "BEFORE UPDATE" else ""
+    assert trigger == "AFTER UPDATE" or "`c`" in text
+    if trigger == "AFTER UPDATE":
+        db.run("UPDATE c SET v = v + 1 WHERE p < 3" + order)
+    assert not db.rows("SELECT c.id FROM c LEFT JOIN p ON p.id = c.p WHERE p.id IS NULL")
+    assert db.rows("SELECT id, p FROM c FORCE INDEX (p) WHERE p > 0 ORDER BY id") == db.rows("SELECT id, p FROM c IGNORE INDEX (p) ORDER BY id")
+    for table in "pc":
+        assert db.rows(f"CHECK TABLE {table} EXTENDED")[-1][3] == "OK"

@@ -3,9 +3,11 @@
 #[path = "common/family.rs"]
 mod family;
 
-use family::{Opened, Plan, Row, User, database, decode, encode, record, row};
+use family::{Opened, Plan, Row, User, database, decode, encode, find, record, row};
 use pbxt::Action::{Cascade, SetNull};
-use pbxt::Error;
+use pbxt::host::HostCursor;
+use pbxt::{Bind, Error, Session};
+use pbxt_base::RowId;
 
 /// A table of families: roots, and children of the root before.
 fn tree(on_update: pbxt::Action) -> (Opened, User) {
@@ -72,4 +74,106 @@ fn one_statement_does_not_change_children_that_its_action_has_changed() {
         user.commit();
         user.check(&tree);
     }
+}
+
+/// Parents 1 and 2 with two children each, and somebody who may change them. The others of a child's columns are its parent and a number.
+fn kin() -> (Opened, Opened, User) {
+    let (db, _disk) = database();
+    let parents = Opened::create(&db, Plan::new("d/p", 1));
+    let children = Plan::new("d/c", 3).key("of", &[1], "d/p", &[0], Cascade, Cascade);
+    let children = Opened::create(&db, children);
+    let mut user = User::new(&db, 1);
+    user.insert_all(&parents, &[row(&[1]), row(&[2])]).expect("new");
+    user.insert_all(&children, &children_before()).expect("new");
+    user.commit();
+    (parents, children, user)
+}
+
+fn children_before() -> Vec<Row> {
+    vec![row(&[1, 1, 0]), row(&[2, 1, 0]), row(&[3, 2, 0]), row(&[4, 2, 0])]
+}
+
+/// Another cursor of the running statement, as a trigger has one.
+fn beside(session: &mut Session, table: &Opened) -> HostCursor {
+    let mut cursor = HostCursor::new(&table.host);
+    let bind = Bind {
+        for_write: true,
+        check_foreign_keys: true,
+        ..Bind::default()
+    };
+    cursor.bind(session, bind).expect("bound");
+    cursor
+}
+
+fn row_of(session: &mut Session, cursor: &mut HostCursor, table: &Opened, id: u32) -> (RowId, Vec<u8>) {
+    let found = find(session, cursor, table, id).expect("readable");
+    found.expect("the row is there")
+}
+
+/// What was read is not the row any more: to write it would bring back the parent that the row had, in the row and in no index.
+#[test]
+fn a_row_that_an_action_changes_between_its_reading_and_its_change_is_refused() {
+    for goes in [false, true] {
+        let (parents, children, mut user) = kin();
+        let changed = user.statement(&children, |session, cursor| {
+            let (child, old) = row_of(session, cursor, &children, 1);
+            let mut trigger = beside(session, &parents);
+            let (parent, was) = row_of(session, &mut trigger, &parents, 1);
+            if goes {
+                trigger.delete(session, parent)?;
+            } else {
+                trigger.update(session, parent, record(&was), record(&encode(&row(&[11]))))?;
+            }
+            cursor.update(session, child, record(&old), record(&encode(&row(&[1, 1, 7]))))
+        });
+        assert!(
+            matches!(changed, Err(Error::RowIsReferenced { .. })),
+            "{changed:?}"
+        );
+        assert_eq!(user.rows(&children), children_before(), "nothing is left of it");
+        user.commit();
+        user.check(&children);
+    }
+}
+
+#[test]
+fn a_row_that_an_action_deletes_between_its_reading_and_its_deletion_is_passed_over() {
+    let (parents, children, mut user) = kin();
+    let deleted = user.statement(&children, |session, cursor| {
+        let (child, _) = row_of(session, cursor, &children, 1);
+        let mut trigger = beside(session, &parents);
+        let (parent, _) = row_of(session, &mut trigger, &parents, 1);
+        trigger.delete(session, parent)?;
+        cursor.delete(session, child)
+    });
+    deleted.expect("it is gone");
+    assert_eq!(user.rows(&children), children_before()[2..]);
+    user.commit();
+    user.check(&children);
+}
+
+/// A row that a statement comes to again is as it is, also behind a change of it that was refused.
+#[test]
+fn a_row_that_was_taken_back_is_changed_and_deleted_as_any() {
+    let (_parents, children, mut user) = kin();
+    let done = user.statement(&children, |session, cursor| {
+        let (child, old) = row_of(session, cursor, &children, 1);
+        let first = encode(&row(&[1, 2, 5]));
+        assert!(cursor.update(session, child, record(&old), record(&first))?);
+        session.hold_row()?;
+        cursor.delete(session, child)?;
+        session.release_row(false)?;
+        let (again, found) = row_of(session, cursor, &children, 1);
+        assert_eq!((again, decode(&found, 3)), (child, row(&[1, 2, 5])));
+        let second = encode(&row(&[1, 1, 6]));
+        assert!(cursor.update(session, child, record(&found), record(&second))?);
+        session.hold_row()?;
+        cursor.delete(session, child)?;
+        session.release_row(false)?;
+        cursor.delete(session, child)
+    });
+    done.expect("changed and deleted");
+    assert_eq!(user.rows(&children), children_before()[1..]);
+    user.commit();
+    user.check(&children);
 }
