@@ -559,6 +559,40 @@ def test_children_take_over_another_spelling_of_the_same_word(twin):
     twin.same("SELECT n, HEX(k) FROM c")
 
 
+LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_deletion_does_not_count_what_its_actions_delete(twin, level):
+    """Rule FK53: neither are those rows limited, returned, nor have they triggers. The order says which rows of a family come first."""
+    twin.ok("CREATE TABLE t (n INT PRIMARY KEY, up INT, KEY (up), FOREIGN KEY (up) REFERENCES t (n) ON DELETE CASCADE) ENGINE={engine}")
+    twin.ok("CREATE TABLE log (n INT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(20)) ENGINE={engine}")
+    twin.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+    for statement in (
+        "DELETE FROM t",
+        "DELETE FROM t WHERE n > 0",
+        "DELETE FROM t WHERE n BETWEEN 1 AND 4",
+        "DELETE FROM t ORDER BY n",
+        "DELETE FROM t ORDER BY n LIMIT 2",
+        "DELETE FROM t WHERE n <= 4 LIMIT 2",
+        "DELETE FROM t LIMIT 2",
+    ):
+        twin.ok("INSERT INTO t VALUES (1, NULL), (2, 1), (3, 2), (4, NULL), (5, 4), (6, NULL)")
+        twin.ok(statement)
+        twin.same_table("t")
+        twin.ok("DELETE FROM t ORDER BY n")
+    twin.ok("CREATE TRIGGER b BEFORE DELETE ON t FOR EACH ROW INSERT INTO log (what) VALUES (CONCAT('before ', OLD.n))")
+    twin.ok("CREATE TRIGGER a AFTER DELETE ON t FOR EACH ROW INSERT INTO log (what) VALUES (CONCAT('after ', OLD.n))")
+    twin.ok("INSERT INTO t VALUES (1, NULL), (2, 1), (3, 2), (4, NULL), (5, 4)")
+    twin.ok("BEGIN")
+    twin.same("DELETE FROM t RETURNING n, up")
+    twin.same("SELECT what FROM log ORDER BY n")
+    twin.ok("ROLLBACK")
+    twin.ok("DELETE FROM t WHERE up IS NULL OR up > 0")
+    twin.same("SELECT what FROM log ORDER BY n")
+    twin.same_table("t")
+
+
 def families(session, trigger):
     """Two parents with two children each, and what a trigger of the children does."""
     session.ok("CREATE TABLE p (id INT PRIMARY KEY, v INT) ENGINE={engine}")
@@ -569,6 +603,23 @@ def families(session, trigger):
     session.ok("INSERT INTO p VALUES (1, 0), (2, 0), (3, 0)")
     session.ok("INSERT INTO c VALUES (1, 1, 0), (2, 1, 0), (3, 2, 0), (4, 2, 0), (5, 3, 0)")
     session.ok(f"CREATE TRIGGER t {trigger}")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
+def test_a_trigger_may_delete_the_parent_of_the_row_that_is_deleted(twin, when, level):
+    """Rule FK53: its action comes between the reading of the row and its deletion."""
+    families(twin, f"{when} DELETE ON c FOR EACH ROW DELETE FROM p WHERE id = OLD.p")
+    twin.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+    for statement in (
+        "DELETE FROM c WHERE id = 1",
+        "DELETE FROM c WHERE id IN (3, 5) ORDER BY id",
+        "INSERT INTO p VALUES (1, 0), (2, 0)",
+        "INSERT INTO c VALUES (1, 1, 0), (2, 1, 0), (3, 2, 0), (4, 2, 0)",
+        "DELETE FROM c",
+    ):
+        twin.ok(statement)
+        both(twin)
 
 
 @pytest.mark.pbxt_only

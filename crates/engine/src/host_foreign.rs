@@ -3,7 +3,7 @@
 //! Why it exists: constraints are checked where both the record and the row are at hand; a table without any pays one branch.
 //! Rules: FK12 parents are locked before the row is written. FK13 a row that others may refer to is written first, then its children are looked
 //! up; if they forbid it, it is taken back alone. FK18 with checks off nothing is done. FK23 a row whose
-//! bindings have changed before it is written, or before what follows from it is done, is begun anew. FK53 rows that an action has reached before the statement does.
+//! bindings have changed before it is written, or before what follows from it is done, is begun anew. FK53 rows that an action has reached before the statement does; those that it has deleted are not shown.
 //! FK54 a parent whose place is about to be taken is waited for, by actions with the row that they follow from taken back.
 //! Latches and I/O: those of any change of a row.
 
@@ -245,6 +245,19 @@ impl HostCursor {
         let db = &self.host.db;
         let plan = self.foreign.plan.as_ref();
         plan.is_some_and(|plan| plan.nodes.iter().any(|node| node.has_parent_to_come(db)))
+    }
+
+    /// True if the row just shown to a statement that changes rows is gone by an action that it has caused (rule FK53). There was none
+    /// before the first change, which makes the plan.
+    #[inline]
+    pub(crate) fn is_gone_by_action(&self, session: &Session) -> Result<bool> {
+        match &self.foreign.plan {
+            Some(plan) if self.foreign.checks && self.cursor.bind.for_write => {
+                let is_reached = plan.nodes[0].is_reached_by_actions();
+                Ok(is_reached && self.newest_own(session, self.row)? == Some(Newest::Gone))
+            }
+            _ => Ok(false),
+        }
     }
 
     /// What this statement, or what it has caused, has made of a row that it comes to now, if actions come to the table at all (rule FK53).
