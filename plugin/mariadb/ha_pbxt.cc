@@ -226,7 +226,10 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
   binding_.check_foreign_keys = must_check_foreign_keys(thd);
   binding_.leave_out_damaged = leaves_out_damaged(thd);
   binding_.skip_locked = lock_type == TL_READ_SKIP_LOCKED || lock_type == TL_WRITE_SKIP_LOCKED;
-  if (locking_read || lock_type == TL_WRITE_SKIP_LOCKED)
+  // Rule T52: a sequence has no rows to be locked.
+  if (binding_.autonomous)
+    binding_.lock_mode = PBXT_LOCK_NONE;
+  else if (locking_read || lock_type == TL_WRITE_SKIP_LOCKED)
     binding_.lock_mode = PBXT_LOCK_EXCLUSIVE;
   else if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED)
     binding_.lock_mode = PBXT_LOCK_SHARED;

@@ -155,8 +155,8 @@ ulonglong Session::commit_id(ulonglong* transaction_id) {
 int Session::prepare(bool all) {
   if (!is_whole_transaction(all)) return end_statement();
   // One that the engine has rolled back has changes in this sense, and is refused: the server may not know of
-  // it yet.
-  if (!pbxt_session_has_changes(core_)) return 0;  // commit() says whether its reads fit
+  // it yet. Of one that has not, nothing can be refused any more: its reads fit.
+  if (!pbxt_session_has_changes(core_)) return 0;
   uint8_t bytes[kXidBytesMax];
   XID xid;
   thd_get_xid(thd_, reinterpret_cast<MYSQL_XID*>(&xid));

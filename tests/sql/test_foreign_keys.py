@@ -557,3 +557,83 @@ def test_children_take_over_another_spelling_of_the_same_word(twin):
     twin.ok("INSERT INTO c VALUES (1, 'paris'), (2, 'PARIS'), (3, 'Rome')")
     twin.ok("UPDATE p SET k = 'Paris' WHERE n = 1")
     twin.same("SELECT n, HEX(k) FROM c")
+
+
+LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_deletion_does_not_count_what_its_actions_delete(twin, level):
+    """Rule FK53: neither are those rows limited, returned, nor have they triggers. The order says which rows of a family come first."""
+    twin.ok("CREATE TABLE t (n INT PRIMARY KEY, up INT, KEY (up), FOREIGN KEY (up) REFERENCES t (n) ON DELETE CASCADE) ENGINE={engine}")
+    twin.ok("CREATE TABLE log (n INT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(20)) ENGINE={engine}")
+    twin.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+    for statement in (
+        "DELETE FROM t",
+        "DELETE FROM t WHERE n > 0",
+        "DELETE FROM t WHERE n BETWEEN 1 AND 4",
+        "DELETE FROM t ORDER BY n",
+        "DELETE FROM t ORDER BY n LIMIT 2",
+        "DELETE FROM t WHERE n <= 4 LIMIT 2",
+        "DELETE FROM t LIMIT 2",
+    ):
+        twin.ok("INSERT INTO t VALUES (1, NULL), (2, 1), (3, 2), (4, NULL), (5, 4), (6, NULL)")
+        twin.ok(statement)
+        twin.same_table("t")
+        twin.ok("DELETE FROM t ORDER BY n")
+    twin.ok("CREATE TRIGGER b BEFORE DELETE ON t FOR EACH ROW INSERT INTO log (what) VALUES (CONCAT('before ', OLD.n))")
+    twin.ok("CREATE TRIGGER a AFTER DELETE ON t FOR EACH ROW INSERT INTO log (what) VALUES (CONCAT('after ', OLD.n))")
+    twin.ok("INSERT INTO t VALUES (1, NULL), (2, 1), (3, 2), (4, NULL), (5, 4)")
+    twin.ok("BEGIN")
+    twin.same("DELETE FROM t RETURNING n, up")
+    twin.same("SELECT what FROM log ORDER BY n")
+    twin.ok("ROLLBACK")
+    twin.ok("DELETE FROM t WHERE up IS NULL OR up > 0")
+    twin.same("SELECT what FROM log ORDER BY n")
+    twin.same_table("t")
+
+
+def families(session, trigger):
+    """Two parents with two children each, and what a trigger of the children does."""
+    session.ok("CREATE TABLE p (id INT PRIMARY KEY, v INT) ENGINE={engine}")
+    session.ok(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, v INT, KEY (p), "
+        "FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE ON UPDATE CASCADE) ENGINE={engine}"
+    )
+    session.ok("INSERT INTO p VALUES (1, 0), (2, 0), (3, 0)")
+    session.ok("INSERT INTO c VALUES (1, 1, 0), (2, 1, 0), (3, 2, 0), (4, 2, 0), (5, 3, 0)")
+    session.ok(f"CREATE TRIGGER t {trigger}")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
+def test_a_trigger_may_delete_the_parent_of_the_row_that_is_deleted(twin, when, level):
+    """Rule FK53: its action comes between the reading of the row and its deletion."""
+    families(twin, f"{when} DELETE ON c FOR EACH ROW DELETE FROM p WHERE id = OLD.p")
+    twin.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+    for statement in (
+        "DELETE FROM c WHERE id = 1",
+        "DELETE FROM c WHERE id IN (3, 5) ORDER BY id",
+        "INSERT INTO p VALUES (1, 0), (2, 0)",
+        "INSERT INTO c VALUES (1, 1, 0), (2, 1, 0), (3, 2, 0), (4, 2, 0)",
+        "DELETE FROM c",
+    ):
+        twin.ok(statement)
+        both(twin)
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("order", ["", " ORDER BY id"])
+@pytest.mark.parametrize("trigger", ["BEFORE UPDATE", "AFTER UPDATE"])
+@pytest.mark.parametrize("change", ["UPDATE p SET id = id + 10 WHERE id = OLD.p", "DELETE FROM p WHERE id = OLD.p"])
+def test_a_trigger_may_not_change_the_row_that_is_updated_by_way_of_its_parent(db, trigger, change, order):
+    """Rule FK53: InnoDB writes the columns that are set, into whatever the row has become, or into one that is deleted."""
+    families(db, f"{trigger} ON c FOR EACH ROW {change}")
+    text = db.fails("UPDATE c SET v = v + 1 WHERE p < 3" + order, 1451) if trigger == "BEFORE UPDATE" else ""
+    assert trigger == "AFTER UPDATE" or "`c`" in text
+    if trigger == "AFTER UPDATE":
+        db.run("UPDATE c SET v = v + 1 WHERE p < 3" + order)
+    assert not db.rows("SELECT c.id FROM c LEFT JOIN p ON p.id = c.p WHERE p.id IS NULL")
+    assert db.rows("SELECT id, p FROM c FORCE INDEX (p) WHERE p > 0 ORDER BY id") == db.rows("SELECT id, p FROM c IGNORE INDEX (p) ORDER BY id")
+    for table in "pc":
+        assert db.rows(f"CHECK TABLE {table} EXTENDED")[-1][3] == "OK"

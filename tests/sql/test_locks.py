@@ -354,3 +354,20 @@ def test_who_waited_for_a_row_is_shown_its_newest_spelling(db):
         answer = waiting.result()
         assert answer.rows == ([] if left else [("A",)])
         assert db.rows("SELECT k FROM t") == left
+
+
+def test_who_reads_a_sequence_keeps_nobody_from_its_numbers(db):
+    """Rule T52: the rows of a sequence are nobody's for longer than a change of them, whatever a statement asks for."""
+    db.ok("CREATE SEQUENCE s CACHE 1 ENGINE={engine}")
+    assert db.value("SELECT NEXTVAL(s)") == 1
+    for number, lock in enumerate(("FOR UPDATE", "LOCK IN SHARE MODE"), 2):
+        reading = db.session().later(f"SELECT SLEEP(6), minimum_value FROM s {lock}")
+        assert reading.waits(1)
+        begin = time.monotonic()
+        assert db.value("SELECT NEXTVAL(s)") == number
+        assert reading.is_alive(), "the number came while the other one read"
+        assert time.monotonic() - begin < 4
+        reading.result()
+    begin = time.monotonic()
+    assert db.rows("SELECT NEXTVAL(s), minimum_value FROM s FOR UPDATE") == [(4, 1)]
+    assert time.monotonic() - begin < 4, "a statement waits for itself"

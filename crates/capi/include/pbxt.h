@@ -336,7 +336,7 @@ void pbxt_detach_prepared(pbxt_session* session);
 
 int pbxt_session_holds_locks(
     const pbxt_session* session); /* changes, locks, or reads to be minded until it ends */
-int pbxt_session_has_changes(const pbxt_session* session); /* or its vote will be refused (rule V15) */
+int pbxt_session_has_changes(const pbxt_session* session); /* or its vote may be refused (rules V15, T46) */
 int pbxt_session_is_prepared(const pbxt_session* session);
 
 /* Prepared transactions without a session. Copies up to cap xids beginning at index `from`; returns the

@@ -6,7 +6,7 @@ use crate::session::{PbxtSession, session};
 use crate::status::Status;
 use crate::table::{PbxtTable, optional_session, table};
 use pbxt::host::{HostCursor, HostTable};
-use pbxt::{Bind, Busy, Error, Seek, Session, SessionConfig};
+use pbxt::{Bind, Busy, Error, Seek, Session};
 use pbxt_base::RowId;
 use pbxt_rows::{ColumnSet, Condition, HostRecord, RowFilter};
 use pbxt_txn::LockMode;
@@ -199,15 +199,10 @@ pub unsafe extern "C" fn pbxt_cursor_bind(
         let (cursor, given) = unsafe { (cursor(handle)?, &*bind) };
         cursor.session = session;
         cursor.autonomous = (given.autonomous != 0).then(|| {
-            let mut own = Session::open(cursor.host.database(), 0, 0);
             // SAFETY: the session just given, or null.
-            if let Some(outer) = unsafe { optional_session(session) } {
-                own.configure(SessionConfig {
-                    lock_wait_timeout_ms: outer.config().lock_wait_timeout_ms,
-                    ..own.config()
-                });
-            }
-            Box::new(own)
+            let outer = unsafe { optional_session(session) };
+            let alone = || Session::open(cursor.host.database(), 0, 0);
+            Box::new(outer.map_or_else(alone, Session::autonomous))
         });
         let bind = Bind {
             lock: match given.lock_mode {

@@ -18,7 +18,7 @@ use crate::session::{Isolation, Session};
 use crate::table::Table;
 use crate::table_scan::{Step, TableScan};
 use crate::version::{BaseRow, RowVersion};
-use crate::view::{Resolved, View, read_version};
+use crate::view::{Resolved, View};
 use crate::waits::Turn;
 use pbxt_base::{CommitTs, Lsn, RowId, planted};
 use pbxt_rows::RowFilter;
@@ -98,13 +98,6 @@ pub struct Cursor {
     until_kill_check: u32,
     /// Rows shown and not yet added to the database's total.
     shown: u64,
-}
-
-/// What an action of the running statement has done to a row since it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overtaken {
-    Changed,
-    Deleted,
 }
 
 impl Cursor {
@@ -363,23 +356,6 @@ impl Cursor {
         let visit = visit?;
         session.settle_victim()?;
         Ok(visit == Visit::Shown)
-    }
-
-    /// What this transaction has done to the row since the scan began that shows it: an action of the same statement did (rule T9).
-    pub(crate) fn overtaken(&self, session: &Session, row: RowId) -> Result<Option<Overtaken>> {
-        let guard = crossbeam_epoch::pin();
-        let word = self.table.map.load_in(row, &guard);
-        if word.is_absent() || word.addr().lsn() < self.view.viewer.cursor {
-            return Ok(None);
-        }
-        let head = read_version(&session.db, word.addr(), &guard)?;
-        Ok(head.filter(|head| head.txn() == session.txn()).map(|head| {
-            if head.is_tombstone() {
-                Overtaken::Deleted
-            } else {
-                Overtaken::Changed
-            }
-        }))
     }
 
     /// The row last read did not match: its lock may go where the isolation level allows it.

@@ -16,6 +16,10 @@ impl HostCursor {
         let mut deleted = 0;
         while deleted < limit && self.cursor.scan_next(session, |_| Ok(()))? {
             self.row = self.cursor.row();
+            // Rule FK53.
+            if self.is_gone_by_action(session)? {
+                continue;
+            }
             self.delete(session, self.row)?;
             deleted += 1;
         }

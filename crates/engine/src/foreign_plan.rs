@@ -247,6 +247,24 @@ impl Node {
         })
     }
 
+    /// True if actions may change rows of the table.
+    #[inline]
+    pub(crate) fn is_reached_by_actions(&self) -> bool {
+        self.outgoing.iter().any(ParentProbe::acts)
+    }
+
+    /// A row of the table is not as the statement has read it, for an action has changed it (rule FK53).
+    #[cold]
+    pub(crate) fn reached(&self, table: &Table) -> Error {
+        let mut acting = self.outgoing.iter().filter(|probe| probe.acts());
+        let key = acting.next().map(|probe| &probe.key);
+        Error::RowIsReferenced {
+            constraint: key.map_or_else(String::new, |key| key.name.clone()),
+            child: table.name().to_string(),
+            parent: key.map_or_else(String::new, |key| key.parent.clone()),
+        }
+    }
+
     /// Takes the lock that keeps parents from being dropped or exchanged (rule FK29). `fresh` gets those that the transaction had not
     /// locked before.
     pub(crate) fn enter_parents(&mut self, session: &mut Session, fresh: &mut Vec<Arc<Table>>) -> Result<()> {
@@ -390,6 +408,11 @@ impl ParentProbe {
             }
         }
         Err(self.refused(host, "no row there has these values"))
+    }
+
+    /// True if changes of the parent may change the row.
+    fn acts(&self) -> bool {
+        !(self.key.on_delete.refuses() && self.key.on_update.refuses())
     }
 
     /// True if the constraint's columns have other values.

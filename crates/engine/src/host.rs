@@ -505,10 +505,14 @@ impl HostCursor {
     /// Fills `record` with the next row. False at the end.
     #[inline]
     pub fn scan_next(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
-        let (cursor, mut fill) = self.filling(record);
-        let found = cursor.scan_next(session, |row| fill.row(row))?;
-        self.row = self.cursor.row();
-        Ok(found)
+        loop {
+            let (cursor, mut fill) = self.filling(record);
+            let found = cursor.scan_next(session, |row| fill.row(row))?;
+            self.row = self.cursor.row();
+            if !(found && self.is_gone_by_action(session)?) {
+                return Ok(found);
+            }
+        }
     }
 
     /// Fills `record` with the row of this id. False if there is none for the statement.
@@ -561,6 +565,10 @@ impl HostCursor {
         self.search = search;
         let found = found?;
         self.row = self.cursor.row();
+        if found && self.is_gone_by_action(session)? {
+            let (forward, same) = seek.goes_on();
+            return self.index_move(session, forward, same, record);
+        }
         Ok(found)
     }
 
@@ -569,6 +577,9 @@ impl HostCursor {
         let (cursor, fill) = self.filling(record);
         let found = cursor.index_edge_showing(session, last, fill)?;
         self.row = self.cursor.row();
+        if found && self.is_gone_by_action(session)? {
+            return self.index_move(session, !last, false, record);
+        }
         Ok(found)
     }
 
@@ -580,13 +591,18 @@ impl HostCursor {
         same: bool,
         record: &mut [u8],
     ) -> Result<bool> {
-        if forward && self.covering.is_some() && self.next_covered(same, record)? {
-            return Ok(true);
+        loop {
+            let is_covered = forward && self.covering.is_some() && self.next_covered(same, record)?;
+            let found = is_covered || {
+                let (cursor, fill) = self.filling(record);
+                let found = cursor.index_move_showing(session, forward, same, fill)?;
+                self.row = self.cursor.row();
+                found
+            };
+            if !(found && self.is_gone_by_action(session)?) {
+                return Ok(found);
+            }
         }
-        let (cursor, fill) = self.filling(record);
-        let found = cursor.index_move_showing(session, forward, same, fill)?;
-        self.row = self.cursor.row();
-        Ok(found)
     }
 
     /// The row last read did not match.

@@ -3,18 +3,17 @@
 //! Why it exists: constraints are checked where both the record and the row are at hand; a table without any pays one branch.
 //! Rules: FK12 parents are locked before the row is written. FK13 a row that others may refer to is written first, then its children are looked
 //! up; if they forbid it, it is taken back alone. FK18 with checks off nothing is done. FK23 a row whose
-//! bindings have changed before it is written, or before what follows from it is done, is begun anew. FK53 rows that an action has reached before the statement does.
+//! bindings have changed before it is written, or before what follows from it is done, is begun anew. FK53 rows that an action has reached before the statement does; those that it has deleted are not shown.
 //! FK54 a parent whose place is about to be taken is waited for, by actions with the row that they follow from taken back.
 //! Latches and I/O: those of any change of a row.
 
 use super::{Fill, HostCursor, HostTable};
-use crate::cursor::Overtaken;
 use crate::error::{Error, Result};
 use crate::foreign_action::{Actions, record_without_pointers};
 use crate::foreign_plan::{Plan, Writer};
 use crate::session::Session;
 use crate::version::Show;
-use crate::view::{Resolved, View};
+use crate::view::{Resolved, View, read_version};
 use crate::write::{OldRow, Terms, Updated};
 use pbxt_base::RowId;
 use pbxt_rows::{ColumnSet, HostRecord, Projection};
@@ -24,6 +23,13 @@ use std::time::Duration;
 
 /// How often who waits for an exchange of tables looks.
 const LOOK: Duration = Duration::from_millis(2);
+
+/// The newest version of a row that the running statement has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Newest {
+    There,
+    Gone,
+}
 
 /// What a cursor knows of constraints.
 #[derive(Debug, Default)]
@@ -162,7 +168,7 @@ impl HostCursor {
         old: HostRecord<'_>,
         new: HostRecord<'_>,
     ) -> Result<bool> {
-        self.refuse_overtaken(session, row)?;
+        self.refuse_overtaken(session, row, old)?;
         let mut since = None;
         loop {
             self.check_references(session, Some(old), new)?;
@@ -241,23 +247,85 @@ impl HostCursor {
         plan.is_some_and(|plan| plan.nodes.iter().any(|node| node.has_parent_to_come(db)))
     }
 
-    /// What an action of this statement has done to a row that the statement comes to now (rule FK53).
-    fn overtaken(&mut self, session: &Session, row: RowId) -> Result<Option<Overtaken>> {
+    /// True if the row just shown to a statement that changes rows is gone by an action that it has caused (rule FK53). There was none
+    /// before the first change, which makes the plan.
+    #[inline]
+    pub(crate) fn is_gone_by_action(&self, session: &Session) -> Result<bool> {
+        match &self.foreign.plan {
+            Some(plan) if self.foreign.checks && self.cursor.bind.for_write => {
+                let is_reached = plan.nodes[0].is_reached_by_actions();
+                Ok(is_reached && self.newest_own(session, self.row)? == Some(Newest::Gone))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// What this statement, or what it has caused, has made of a row that it comes to now, if actions come to the table at all (rule FK53).
+    fn changed_by_action(&mut self, session: &Session, row: RowId) -> Result<Option<Newest>> {
         self.rebind()?;
         match &self.foreign.plan {
-            Some(plan) if !plan.nodes[0].incoming.is_empty() => self.cursor.overtaken(session, row),
+            Some(plan) if plan.nodes[0].is_reached_by_actions() => self.newest_own(session, row),
             _ => Ok(None),
         }
     }
 
-    /// The record of such a row is not that of the row any more: keys made of it would be wrong.
-    fn refuse_overtaken(&mut self, session: &Session, row: RowId) -> Result<()> {
-        if self.overtaken(session, row)?.is_none() {
-            return Ok(());
+    #[cold]
+    fn newest_own(&self, session: &Session, row: RowId) -> Result<Option<Newest>> {
+        let guard = crossbeam_epoch::pin();
+        let word = self.host.table.map.load_in(row, &guard);
+        let since = session.work.statement.as_ref().map(|mark| mark.lsn);
+        if word.is_absent() || since.is_some_and(|since| word.addr().lsn() < since) {
+            return Ok(None);
         }
-        let plan = self.foreign.plan.as_ref();
-        let link = plan.and_then(|plan| plan.nodes[0].incoming.first());
-        link.map_or(Ok(()), |link| Err(link.refused(self.host.table())))
+        let head = read_version(&session.db, word.addr(), &guard)?;
+        if head.is_none_or(|head| head.txn() != session.txn()) {
+            return Ok(None);
+        }
+        // What was taken back alone is no change.
+        let mut newest = View::new(Viewer::current(session.txn()));
+        let resolved = newest.resolve_unread(&session.db, &self.host.table, row, word, &guard)?;
+        Ok(Some(match resolved {
+            Resolved::Absent => Newest::Gone,
+            Resolved::Row(..) | Resolved::Wait(..) | Resolved::Conflict => Newest::There,
+        }))
+    }
+
+    /// The record of a row that an action has changed is not that of the row any more: keys made of it would be wrong. A row that the
+    /// statement comes to again, and has as it is, is no such row.
+    fn refuse_overtaken(&mut self, session: &Session, row: RowId, old: HostRecord<'_>) -> Result<()> {
+        let is_as_read = match self.changed_by_action(session, row)? {
+            None => true,
+            Some(Newest::Gone) => false,
+            Some(Newest::There) => self.is_newest(session, row, old)?,
+        };
+        let Some(plan) = self.foreign.plan.as_ref().filter(|_| !is_as_read) else {
+            return Ok(());
+        };
+        Err(plan.nodes[0].reached(self.host.table()))
+    }
+
+    /// True if what is stored of the row's newest version is what the record says.
+    #[cold]
+    fn is_newest(&mut self, session: &Session, row: RowId, record: HostRecord<'_>) -> Result<bool> {
+        let Some(plan) = &mut self.foreign.plan else {
+            return Ok(true);
+        };
+        let writer = plan.nodes[0].writer();
+        if !writer.read(session, row)? {
+            return Ok(false);
+        }
+        let (newest, layout) = (writer.records().0, self.host.layout());
+        for (column, _) in layout
+            .columns()
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| column.stored)
+        {
+            if layout.value(column, newest)? != layout.value(column, record)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// True if values change that others may refer to.
@@ -279,7 +347,7 @@ impl HostCursor {
 
     /// `delete` that keeps the constraints.
     pub(super) fn delete_checked(&mut self, session: &mut Session, row: RowId) -> Result<()> {
-        if self.overtaken(session, row)? == Some(Overtaken::Deleted) {
+        if self.changed_by_action(session, row)? == Some(Newest::Gone) {
             return Ok(());
         }
         let mut since = None;

@@ -6,7 +6,7 @@
 
 use super::{HostCursor, HostTable};
 use crate::error::Result;
-use crate::index_cursor::IndexRange;
+use crate::index_cursor::{IndexRange, Seek};
 use crate::session::Session;
 use pbxt_base::RowId;
 use pbxt_rows::{ColumnSet, HostRecord, KeyMaker, KeyPart, KeySpec};
@@ -74,6 +74,18 @@ pub struct HostRange<'t> {
     pub tag: u64,
 }
 
+impl Seek {
+    /// How a scan goes on behind what it has found: forward or not, and whether only while keys begin with the prefix.
+    pub(super) fn goes_on(self) -> (bool, bool) {
+        match self {
+            Self::Exact | Self::Key => (true, true),
+            Self::OrNext | Self::After => (true, false),
+            Self::OrPrev | Self::Before => (false, false),
+            Self::Last => (false, true),
+        }
+    }
+}
+
 impl HostTable {
     /// The range as keys of the index.
     fn range_of(&self, index: usize, range: &HostRange<'_>, out: &mut IndexRange) -> Result<()> {
@@ -117,15 +129,19 @@ impl HostCursor {
         next: &mut dyn FnMut(&HostTable) -> Result<Option<HostRange<'t>>>,
         record: &mut [u8],
     ) -> Result<Option<u64>> {
-        let (cursor, fill) = self.filling(record);
-        let host = fill.host;
-        let mut next_keys = |out: &mut IndexRange| match next(host)? {
-            Some(range) => host.range_of(index, &range, out).map(|()| true),
-            None => Ok(false),
-        };
-        let found = cursor.ranges_next(session, &mut next_keys, fill)?;
-        self.row = self.cursor.row();
-        Ok(found)
+        loop {
+            let (cursor, fill) = self.filling(record);
+            let host = fill.host;
+            let mut next_keys = |out: &mut IndexRange| match next(host)? {
+                Some(range) => host.range_of(index, &range, out).map(|()| true),
+                None => Ok(false),
+            };
+            let found = cursor.ranges_next(session, &mut next_keys, fill)?;
+            self.row = self.cursor.row();
+            if found.is_none() || !self.is_gone_by_action(session)? {
+                return Ok(found);
+            }
+        }
     }
 
     /// After `index_start`: the number of rows that the range has for the statement (rule X61). No row of it is where the cursor stands.

@@ -312,6 +312,17 @@ impl Session {
         session
     }
 
+    /// A session beside this one, whose transactions are its own: what it waits for is waited for by this one, up to the same limit and
+    /// until the same kill (rule T52).
+    pub fn autonomous(&self) -> Self {
+        let mut session = self.guest();
+        session.configure(SessionConfig {
+            lock_wait_timeout_ms: self.config.lock_wait_timeout_ms,
+            ..SessionConfig::default()
+        });
+        session
+    }
+
     /// Its gate is another session's.
     pub(crate) fn is_guest(&self) -> bool {
         self.is_guest
@@ -349,10 +360,16 @@ impl Session {
         self.work.txn.raw() != 0 || self.work.serial.is_some()
     }
 
-    /// True if the transaction wrote anything, or was rolled back whole and has not been ended since: then nobody else may take what it
-    /// wrote for committed, and its vote says so (rule V15).
+    /// True if others may not take the transaction for committed before it has voted: it wrote anything, or was rolled back whole and has
+    /// not been ended since, which its vote says (rule V15), or may still be ended because of what others do (rule T46).
     pub fn has_changes(&self) -> bool {
-        self.work.logged || matches!(self.phase, Phase::Doomed(_))
+        self.work.logged || matches!(self.phase, Phase::Doomed(_)) || self.is_known_to_write()
+    }
+
+    /// True if other SERIALIZABLE transactions know of tables that this one changes.
+    fn is_known_to_write(&self) -> bool {
+        let mut tables = self.work.tables.iter();
+        self.work.serial.is_some() && tables.any(|work| work.written && !work.table.temporary)
     }
 
     /// True between prepare and the end.

@@ -524,3 +524,55 @@ fn a_scan_that_is_given_up_tells_with_its_statement_that_the_transaction_fits_no
     assert!(matches!(vote, Err(Error::TransactionAborted { .. })), "{vote:?}");
     session.rollback().unwrap();
 }
+
+/// Rule T46: who has told others that it changes a table may be chosen because of what they do, also if no row of it came to be; so the host
+/// hears of it by the vote.
+#[test]
+fn who_has_begun_to_change_a_table_votes_although_nothing_came_of_it() {
+    let (mut bench, rows, [mut failed, mut writer]) = world(3);
+    let mut counting = client(&bench, false);
+    find(&mut failed, &bench.table, 2).expect("found");
+    let taken = failed.insert(&bench.table, &row(1));
+    assert!(matches!(taken, Err(Error::DuplicateKey { .. })), "{taken:?}");
+    assert_eq!(counting.count(&bench.table).expect("a count"), 3);
+    // Its statements are over before the last of the three it stands among commits.
+    regroup(&mut writer, &bench.table, rows[1], 7).expect("changed");
+    writer.session.commit().expect("a commit");
+    assert!(failed.session.has_changes(), "T46: the host asks for no vote");
+    let vote = failed.session.prepare(b"failed");
+    assert!(matches!(vote, Err(Error::Unserializable)), "T46: {vote:?}");
+    failed.session.rollback().expect("a rollback");
+    counting.session.commit().expect("a commit");
+    bench.settle();
+}
+
+/// The same with a vote that says yes: nothing of it is in the log, nothing stays prepared, and nobody can end it any more.
+#[test]
+fn a_vote_about_nothing_leaves_nothing() {
+    let (mut bench, rows, [mut failed, mut writer]) = world(3);
+    let mut counting = client(&bench, false);
+    for end in ["commit", "ordered", "rollback", "close"] {
+        find(&mut failed, &bench.table, 2).expect("found");
+        failed.insert(&bench.table, &row(1)).expect_err("a taken key");
+        counting.count(&bench.table).expect("a count");
+        failed.session.prepare(b"nothing").expect("a vote");
+        let change = regroup(&mut writer, &bench.table, rows[1], 7);
+        let last = change.and_then(|()| writer.session.commit());
+        assert!(matches!(last, Err(Error::Unserializable)), "T32: {last:?}");
+        writer.session.rollback().expect("a rollback");
+        match end {
+            "commit" => failed.session.commit().expect("T46: its vote holds"),
+            "ordered" => {
+                failed.session.commit_ordered().expect("T46: its vote holds");
+                failed.session.commit().expect("a commit");
+            }
+            "rollback" => failed.session.rollback().expect("a rollback"),
+            _ => failed = client(&bench, false),
+        }
+        assert!(!failed.session.is_prepared(), "{end}");
+        assert_eq!(bench.db.prepared.open_votes(), 0, "{end}");
+        assert!(bench.db.prepared.xids().is_empty(), "{end}");
+        counting.session.rollback().expect("a rollback");
+    }
+    bench.settle();
+}

@@ -1,4 +1,4 @@
-//! Two-phase commit as a coordinator and parallel appliers of a replica drive it: rules V2 to V6, V12 to V14 of docs/two-phase.md.
+//! Two-phase commit as a coordinator and parallel appliers of a replica drive it: rules V2 to V6, V12 to V14 of docs/two-phase.md, and T52.
 
 mod common;
 
@@ -425,6 +425,41 @@ fn a_commit_is_announced_when_it_has_its_place_and_before_it_is_durable() {
         [],
         "V5: the coordinator that orders commits knows of its own"
     );
+}
+
+#[test]
+fn a_change_that_commits_by_itself_waits_and_is_killed_with_its_session_and_is_not_announced() {
+    // T52.
+    let hosted = Hosted::new();
+    let target = hosted.committed(1);
+    let (mut holder, outer) = (hosted.patient(1), hosted.patient(2));
+    let mut own = Client {
+        session: outer.session.autonomous(),
+    };
+    regroup(&mut own, &hosted.table, target, 5).expect("the row is free");
+    own.session.commit().expect("committed");
+    assert_eq!(
+        hosted.heard(),
+        [],
+        "V5: the transaction that has a place in the order has not committed"
+    );
+    regroup(&mut holder, &hosted.table, target, 6).expect("the row is free");
+    let (called, calls) = channel();
+    let (let_go, go_on) = channel();
+    *hosted.listener.on_wait.lock().expect("no panic") = Some((called, go_on));
+    let table = hosted.table.clone();
+    let waiting = thread::spawn(move || regroup(&mut own, &table, target, 7));
+    calls.recv_timeout(LONG).expect("it waits");
+    assert_eq!(
+        hosted.heard(),
+        [Told::Waits(2, 1)],
+        "T52: the wait is the session's"
+    );
+    let_go.send(()).expect("the host waits for it");
+    outer.session.gate().kill();
+    let killed = waiting.join().expect("no panic");
+    assert!(matches!(killed, Err(Error::Killed)), "T52: {killed:?}");
+    holder.session.rollback().expect("rolled back");
 }
 
 #[test]
