@@ -31,6 +31,9 @@ constexpr const char* kGenerated =
 constexpr const char* kPadded =
     "PBXT does not check rows that are there already, and zeros behind their values may break a condition: "
     "the table must be copied";
+constexpr const char* kRead =
+    "PBXT does not check rows that are there already, and values that read otherwise may break a condition: "
+    "the table must be copied";
 constexpr const char* kPartitioned =
     "PBXT cannot tell whether rows stay in their partitions: the table must be copied";
 
@@ -74,6 +77,33 @@ bool keeps_values(const Field* before, const Field* now) {
   return is_longer_string(before, now) || is_wider_integer(before, now);
 }
 
+bool has_letters_of(const TYPELIB* before, const TYPELIB* now) {
+  for (uint i = 0; i < before->count && i < now->count; i++)
+    if (before->type_lengths[i] != now->type_lengths[i] ||
+        memcmp(before->type_names[i], now->type_names[i], before->type_lengths[i]) != 0)
+      return false;
+  return true;
+}
+
+/* What is computed of the column may get other values although its own stay: a number has other zeros before
+ * it, or is shown with other decimals, or a value of an ENUM or SET has other letters that compare alike. */
+bool reads_otherwise(const Field* before, const Field* now) {
+  if ((before->flags ^ now->flags) & ZEROFILL_FLAG) return true;
+  switch (now->real_type()) {
+    case MYSQL_TYPE_ENUM:
+    case MYSQL_TYPE_SET:
+      return !has_letters_of(static_cast<const Field_enum*>(before)->typelib,
+                             static_cast<const Field_enum*>(now)->typelib);
+    case MYSQL_TYPE_FLOAT:
+    case MYSQL_TYPE_DOUBLE:
+      if (before->decimals() != now->decimals()) return true;
+      break;
+    default:
+      break;
+  }
+  return (now->flags & ZEROFILL_FLAG) && before->field_length != now->field_length;
+}
+
 bool counts_up(const Field* field) {
   return field->unireg_check == Field::NEXT_NUMBER;
 }
@@ -91,7 +121,7 @@ const char* refuse_kept(const Field* before, const Field* now, const Create_fiel
   bool was_stored = before->stored_in_db();
   if (was_stored != now->stored_in_db() || (counts_up(now) && !counts_up(before))) return kOtherValues;
   if (now->check_constraint && (!before->check_constraint || given->change.str)) return kChecked;
-  if (before->is_equal(*given)) return nullptr;
+  if (before->is_equal(*given)) return has_generated && reads_otherwise(before, now) ? kGenerated : nullptr;
   if (!was_stored || !keeps_values(before, now)) return kOtherValues;
   if ((before->flags | now->flags) & FIELD_IN_PART_FUNC_FLAG) return kPartitioned;
   return has_generated ? kGenerated : nullptr;
@@ -161,7 +191,10 @@ const char* Alteration::find_columns(const TABLE* altered, const Alter_inplace_i
     const Field* was = given->field;
     const char* refused = was ? refuse_kept(was, now, given, has_generated) : refuse_added(now);
     if (refused) return refused;
-    if (was && has_conditions(altered) && is_padded(was, now)) return kPadded;
+    if (was && has_conditions(altered)) {
+      if (is_padded(was, now)) return kPadded;
+      if (was->is_equal(*given) && reads_otherwise(was, now)) return kRead;
+    }
     columns_.push_back(was ? was->field_index : -1);
   }
   return nullptr;
