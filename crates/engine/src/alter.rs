@@ -2,7 +2,7 @@
 //!
 //! Why it exists: to copy a table because it gets a column costs as much as it has rows; nothing of them has to change, as long
 //! as whoever reads a row written before knows what it had then. So an ALTER is one record of the catalog, whatever the size.
-//! Rules: AL1 to AL7, AL10, AL13, AL24 (docs/alter.md). AL21 indexes that were built (index_build) become part of their tables in the
+//! Rules: AL1 to AL7, AL10, AL13, AL24, AL32 (docs/alter.md). AL21 indexes that were built (index_build) become part of their tables in the
 //! same step. K4 one statement, one transaction, also for the parts of a partitioned table. T19 the tables are taken exclusively. FK6
 //! constraints are checked before anything is logged, and bound before anybody meets the altered table.
 //! Latches and I/O: the latch of DDL, held across the log flush.
@@ -14,6 +14,7 @@ use crate::database::Database;
 use crate::ddl::{Redefined, follow};
 use crate::definition::{IndexDef, TableDef};
 use crate::error::{Error, Result};
+use crate::foreign_key::ForeignKey;
 use crate::index_build::IndexBuild;
 use crate::session::Session;
 use crate::table::Table;
@@ -257,6 +258,20 @@ fn stored_default(place: &HostColumn, defaults: &[u8]) -> Option<Option<Vec<u8>>
     Some(Some(value.to_vec()))
 }
 
+/// Rule AL32: constraints that stay mean what they mean by now.
+fn keep_meaning(keys: &mut [ForeignKey], old: &[ForeignKey]) {
+    for key in keys {
+        let is_it = |old: &&ForeignKey| old.name == key.name && old.columns.len() == key.columns.len();
+        let Some(old) = old.iter().find(is_it) else {
+            continue;
+        };
+        key.parent.clone_from(&old.parent);
+        for (column, old) in key.columns.iter_mut().zip(&old.columns) {
+            column.parent.clone_from(&old.parent);
+        }
+    }
+}
+
 /// Columns that go on under another name: old and new name.
 fn renamed(old: &TableDef, new: &TableDef, columns: &[Option<u16>]) -> Vec<(String, String)> {
     let (Some(old), Some(new)) = (&old.host_record, &new.host_record) else {
@@ -367,6 +382,7 @@ impl Database {
     ) -> Result<Vec<Redefined>> {
         let old = table.def();
         let mut def = change.applied(&old, def, new_id)?;
+        keep_meaning(&mut def.foreign_keys, &old.foreign_keys);
         let renames = renamed(&old, &def, &change.columns);
         follow(&mut def.foreign_keys, &old.name, &renames);
         let mut image = Vec::new();
