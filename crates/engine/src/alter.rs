@@ -21,6 +21,7 @@ use crate::table::Table;
 use pbxt_base::{IndexId, stop_point};
 use pbxt_rows::{ColumnKind, HostColumn, HostKind, KeyEncoding, KeyPart, Origin, Schema, WeightScheme};
 use pbxt_txlog::Space;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes of a log record beside the definition in it.
@@ -395,12 +396,7 @@ impl Database {
             });
         }
         let mut changed = vec![(Arc::clone(table), def)];
-        for other in self.catalog.tables().iter().filter(|other| other.id != table.id) {
-            let mut def = TableDef::clone(&other.def());
-            if follow(&mut def.foreign_keys, &old.name, &renames) {
-                changed.push((Arc::clone(other), def));
-            }
-        }
+        changed.extend(self.followers(table, &old.name, &renames));
         Ok(changed)
     }
 
@@ -417,9 +413,10 @@ impl Database {
                 altered.push((Arc::clone(table), Arc::new(next)));
             }
         }
+        let next: HashMap<_, _> = altered.iter().map(|(old, new)| (old.id, new)).collect();
         let mut tables = self.catalog.tables();
         for table in &mut tables {
-            if let Some((_, new)) = altered.iter().find(|(old, _)| Arc::ptr_eq(old, table)) {
+            if let Some(new) = next.get(&table.id) {
                 *table = Arc::clone(new);
             }
         }
