@@ -31,6 +31,11 @@ constexpr const char* kGenerated =
 constexpr const char* kPadded =
     "PBXT does not check rows that are there already, and zeros behind their values may break a condition: "
     "the table must be copied";
+constexpr const char* kRead =
+    "PBXT does not check rows that are there already, and values that read otherwise may break a condition: "
+    "the table must be copied";
+constexpr const char* kPeriods =
+    "PBXT does not look for periods that overlap among rows that are there already: the table must be copied";
 constexpr const char* kPartitioned =
     "PBXT cannot tell whether rows stay in their partitions: the table must be copied";
 
@@ -74,6 +79,33 @@ bool keeps_values(const Field* before, const Field* now) {
   return is_longer_string(before, now) || is_wider_integer(before, now);
 }
 
+bool has_letters_of(const TYPELIB* before, const TYPELIB* now) {
+  for (uint i = 0; i < before->count && i < now->count; i++)
+    if (before->type_lengths[i] != now->type_lengths[i] ||
+        memcmp(before->type_names[i], now->type_names[i], before->type_lengths[i]) != 0)
+      return false;
+  return true;
+}
+
+/* What is computed of the column may get other values although its own stay: a number has other zeros before
+ * it, or is shown with other decimals, or a value of an ENUM or SET has other letters that compare alike. */
+bool reads_otherwise(const Field* before, const Field* now) {
+  if ((before->flags ^ now->flags) & ZEROFILL_FLAG) return true;
+  switch (now->real_type()) {
+    case MYSQL_TYPE_ENUM:
+    case MYSQL_TYPE_SET:
+      return !has_letters_of(static_cast<const Field_enum*>(before)->typelib,
+                             static_cast<const Field_enum*>(now)->typelib);
+    case MYSQL_TYPE_FLOAT:
+    case MYSQL_TYPE_DOUBLE:
+      if (before->decimals() != now->decimals()) return true;
+      break;
+    default:
+      break;
+  }
+  return (now->flags & ZEROFILL_FLAG) && before->field_length != now->field_length;
+}
+
 bool counts_up(const Field* field) {
   return field->unireg_check == Field::NEXT_NUMBER;
 }
@@ -91,7 +123,7 @@ const char* refuse_kept(const Field* before, const Field* now, const Create_fiel
   bool was_stored = before->stored_in_db();
   if (was_stored != now->stored_in_db() || (counts_up(now) && !counts_up(before))) return kOtherValues;
   if (now->check_constraint && (!before->check_constraint || given->change.str)) return kChecked;
-  if (before->is_equal(*given)) return nullptr;
+  if (before->is_equal(*given)) return has_generated && reads_otherwise(before, now) ? kGenerated : nullptr;
   if (!was_stored || !keeps_values(before, now)) return kOtherValues;
   if ((before->flags | now->flags) & FIELD_IN_PART_FUNC_FLAG) return kPartitioned;
   return has_generated ? kGenerated : nullptr;
@@ -149,7 +181,45 @@ bool keeps_hashes(const KEY& before, const KEY& now) {
   return true;
 }
 
+bool same_name(const char* one, const char* other) {
+  return my_strcasecmp(system_charset_info, one, other) == 0;
+}
+
+/* What the index of this name was called. Null if another name was given to the one that was called so; two
+ * may have exchanged their names. */
+const char* old_name_of(const char* name, const Alter_inplace_info* info) {
+  for (const Alter_inplace_info::Rename_key_pair& pair : info->rename_keys)
+    if (same_name(pair.new_key->name.str, name)) return pair.old_key->name.str;
+  for (const Alter_inplace_info::Rename_key_pair& pair : info->rename_keys)
+    if (same_name(pair.old_key->name.str, name)) return nullptr;
+  return name;
+}
+
+/* Bytes of the column that count; 0: all of them. */
+uint prefix_of(const TABLE* table, const KEY_PART_INFO& part) {
+  const Field* field = table->field[part.fieldnr - 1];
+  return (field->flags & BLOB_FLAG) || part.length < field->key_length() ? part.length : 0;
+}
+
 }  // namespace
+
+/* The index has the parts that it had. One of the same name that has others is another index, but for a
+ * primary key, in whose order rows stand, and for those whose hashes rule AL27 compares. */
+bool Alteration::is_same_index(const TABLE* before, const KEY& was, const TABLE* altered,
+                               const KEY& now) const {
+  if (altered->s->primary_key == static_cast<uint>(&now - altered->key_info)) return true;
+  if (was.algorithm == HA_KEY_ALG_LONG_HASH || now.algorithm == HA_KEY_ALG_LONG_HASH) return true;
+  if (((was.flags ^ now.flags) & HA_NOSAME) || was.user_defined_key_parts != now.user_defined_key_parts)
+    return false;
+  for (uint i = 0; i < now.user_defined_key_parts; i++) {
+    const KEY_PART_INFO &part = now.key_part[i], &part_before = was.key_part[i];
+    if (columns_[part.fieldnr - 1] != static_cast<int32_t>(part_before.fieldnr) - 1 ||
+        ((part.key_part_flag ^ part_before.key_part_flag) & HA_REVERSE_SORT) ||
+        prefix_of(altered, part) != prefix_of(before, part_before))
+      return false;
+  }
+  return true;
+}
 
 const char* Alteration::find_columns(const TABLE* altered, const Alter_inplace_info* info) {
   bool has_generated = has_generated_values(altered);
@@ -161,7 +231,10 @@ const char* Alteration::find_columns(const TABLE* altered, const Alter_inplace_i
     const Field* was = given->field;
     const char* refused = was ? refuse_kept(was, now, given, has_generated) : refuse_added(now);
     if (refused) return refused;
-    if (was && has_conditions(altered) && is_padded(was, now)) return kPadded;
+    if (was && has_conditions(altered)) {
+      if (is_padded(was, now)) return kPadded;
+      if (was->is_equal(*given) && reads_otherwise(was, now)) return kRead;
+    }
     columns_.push_back(was ? was->field_index : -1);
   }
   return nullptr;
@@ -183,15 +256,11 @@ const char* Alteration::find_hashed_columns(const TABLE* before, const TABLE* al
 
 void Alteration::find_indexes(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info) {
   for (uint i = 0; i < altered->s->keys; i++) {
-    const char* name = altered->key_info[i].name.str;
-    for (const Alter_inplace_info::Rename_key_pair& pair : info->rename_keys) {
-      if (my_strcasecmp(system_charset_info, pair.new_key->name.str, name) != 0) continue;
-      name = pair.old_key->name.str;
-      break;  // indexes may exchange their names
-    }
+    const char* name = old_name_of(altered->key_info[i].name.str, info);
     int32_t found = -1;
-    for (uint j = 0; j < before->s->keys; j++)
-      if (my_strcasecmp(system_charset_info, before->key_info[j].name.str, name) == 0)
+    for (uint j = 0; name && j < before->s->keys; j++)
+      if (same_name(before->key_info[j].name.str, name) &&
+          is_same_index(before, before->key_info[j], altered, altered->key_info[i]))
         found = static_cast<int32_t>(j);
     indexes_.push_back(found);
   }
@@ -216,7 +285,9 @@ const char* Alteration::find(const TABLE* before, const TABLE* altered,
   const char* refused = is_hashed ? find_hashed_columns(before, altered, info) : find_columns(altered, info);
   if (refused) return refused;
   find_indexes(before, altered, info);
-  if (!keeps_all_hashes(before, altered)) return kHashed;
+  if (is_hashed && (adds_indexes() || !keeps_all_hashes(before, altered))) return kHashed;
+  for (uint i = 0; i < altered->s->keys; i++)
+    if (indexes_[i] < 0 && altered->key_info[i].without_overlaps) return kPeriods;
   change.columns = columns_.data();
   change.indexes = indexes_.data();
   return nullptr;

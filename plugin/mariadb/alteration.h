@@ -29,6 +29,7 @@ class Alteration {
  private:
   const char* find_columns(const TABLE* altered, const Alter_inplace_info* info);
   const char* find_hashed_columns(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info);
+  bool is_same_index(const TABLE* before, const KEY& was, const TABLE* altered, const KEY& now) const;
   bool keeps_all_hashes(const TABLE* before, const TABLE* altered) const;
   void find_indexes(const TABLE* before, const TABLE* altered, const Alter_inplace_info* info);
 

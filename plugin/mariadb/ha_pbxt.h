@@ -215,6 +215,7 @@ class ha_pbxt final : public handler {
   static int next_range(void* self, pbxt_range* range) noexcept;
   int alter(TABLE* altered, Alter_inplace_info* info);
   int raise_next_value(const Alter_inplace_info* info);
+  void forget_next_value(const TABLE* altered, const Alter_inplace_info* info);
   /* pbxt_index_build_run or pbxt_index_build_catch_up. */
   using BuildStep = pbxt_status(pbxt_index_build*, void (*)(void*, uint64_t, uint64_t), void*);
   int begin_build(TABLE* altered, Alter_inplace_info* info);

@@ -285,6 +285,16 @@ int ha_pbxt::raise_next_value(const Alter_inplace_info* info) {
   return error ? error : fail(pbxt_flush(db));
 }
 
+/* A column that is gone, or counts no more, leaves no value behind, as with a copy; one that is asked for
+ * stays. It is only shown. The server asks for 0 where the column is dropped. */
+void ha_pbxt::forget_next_value(const TABLE* altered, const Alter_inplace_info* info) {
+  const HA_CREATE_INFO* create_info = info->create_info;
+  bool has_lost_it = table->s->found_next_number_field && !altered->s->found_next_number_field;
+  bool is_asked_for =
+      (create_info->used_fields & HA_CREATE_USED_AUTO) && create_info->auto_increment_value != 0;
+  if (has_lost_it && !is_asked_for) reset_auto_increment(1);
+}
+
 /* The server keeps its old definition if this fails, so the engine's new one is the last thing that can fail;
  * a next value that is raised for nothing harms nobody. */
 bool ha_pbxt::commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* info, bool commit) {
@@ -295,6 +305,7 @@ bool ha_pbxt::commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* inf
   }
   int error = raise_next_value(info);
   if (!error) error = alter(altered, info);
+  if (!error) forget_next_value(altered, info);
   if (error && !ha_thd()->is_error()) print_error(error, MYF(0));
   return error != 0;
 }

@@ -15,6 +15,11 @@ BUILT = [
     "ADD UNIQUE x (s)", "ADD UNIQUE x (d)", "ADD UNIQUE x (c, v)", "ADD UNIQUE x (w(10))", "ADD KEY x (d), ADD KEY y (c), ADD UNIQUE z (s)",
     "ADD KEY x (d), DROP KEY k", "ADD KEY x (d), RENAME KEY k TO kk, ALTER COLUMN d SET DEFAULT 4", "ADD KEY x (d), RENAME COLUMN c TO cc, COMMENT 'more'",
 ]  # fmt: skip
+OF_THE_NAME = [
+    "DROP KEY k, ADD KEY k (d)", "DROP KEY k, ADD KEY k (v, d)", "DROP KEY k, ADD KEY k (v DESC)", "DROP KEY k, ADD UNIQUE k (v, n)",
+    "DROP KEY k, ADD KEY k (c(3), v)", "RENAME KEY k TO kk, ADD KEY k (d)", "DROP KEY k, DROP KEY u, ADD KEY k (d), ADD UNIQUE u (w(20), n)",
+    "DROP KEY k, ADD KEY k (d), RENAME COLUMN s TO ss, COMMENT 'more'",
+]  # fmt: skip
 COPIED = {
     "ADD COLUMN x INT, ADD KEY x (d)": "columns change",
     "ADD KEY x (g)": "",
@@ -42,6 +47,47 @@ def test_what_is_built_in_place_gives_the_table_of_innodb(twin, change):
     twin.same(asked)
     twin.same_table("t")
     healthy(twin.under_test)
+
+
+@pytest.mark.parametrize("change", OF_THE_NAME)
+def test_an_index_that_gets_other_columns_under_its_name_is_built(twin, change):
+    prepare(twin)
+    assert twin.under_test.affected(f"ALTER TABLE t {change}, {IN_PLACE}") == 0
+    twin.oracle.ok(f"ALTER TABLE t {change}")
+    same_definition(twin)
+    asked = "SELECT n, d, v FROM t FORCE INDEX (k) WHERE {} ORDER BY n"
+    for condition in ("d > 100", "v = 5", "v > 3 AND d > 50", "c = 'c20'"):
+        twin.same(asked.format(condition))
+    twin.ok("UPDATE t SET d = d + 100000, v = v + 1 WHERE n % 13 = 1")
+    twin.ok("DELETE FROM t WHERE n % 19 = 2")
+    for condition in ("d > 100", "v = 5"):
+        twin.same(asked.format(condition))
+    twin.same_table("t")
+    healthy(twin.under_test)
+
+
+def test_an_index_that_a_constraint_needs_may_be_built_anew(twin):
+    twin.ok("CREATE TABLE p (n INT PRIMARY KEY, u INT, z INT, UNIQUE k (u)) ENGINE={engine}")
+    twin.ok("CREATE TABLE c (n INT PRIMARY KEY, v INT, z INT, KEY k (v), CONSTRAINT f FOREIGN KEY (v) REFERENCES p (u) ON UPDATE CASCADE) ENGINE={engine}")
+    twin.ok("INSERT INTO p VALUES (1, 10, 1), (2, 20, 2)")
+    twin.ok("INSERT INTO c VALUES (1, 10, 1), (2, 20, 2)")
+    for table, column in (("p", "u"), ("c", "v")):
+        twin.ok(f"ALTER TABLE {table} DROP KEY k, ADD KEY k ({column}, z), ALGORITHM=NOCOPY")
+        twin.fails(f"ALTER TABLE {table} DROP KEY k, ADD KEY k (z, {column})", 1553)
+    twin.ok("UPDATE p SET u = u + 1")
+    twin.fails("INSERT INTO c VALUES (3, 10, 1)", 1452)
+    twin.same_table("c")
+    healthy(twin.under_test, "p")
+    healthy(twin.under_test, "c")
+
+
+def test_periods_that_overlap_are_looked_for_by_a_copy(twin):
+    twin.ok("CREATE TABLE t (n INT, f DATE, u DATE, PERIOD FOR p (f, u)) ENGINE={engine}")
+    twin.ok("INSERT INTO t VALUES (1, '2020-01-01', '2020-03-01'), (1, '2020-02-01', '2020-04-01')")
+    said = twin.under_test.fails("ALTER TABLE t ADD UNIQUE x (n, p WITHOUT OVERLAPS), ALGORITHM=NOCOPY", 1846)
+    assert "overlap" in said, said
+    twin.fails("ALTER TABLE t ADD UNIQUE x (n, p WITHOUT OVERLAPS)", 1062)
+    twin.same_table("t")
 
 
 @pytest.mark.parametrize("change", COPIED)

@@ -275,6 +275,17 @@ def test_a_column_that_loses_the_attribute_by_a_copy_leaves_no_value_behind(db):
     assert "AUTO_INCREMENT" not in db.rows("SHOW CREATE TABLE t")[0][1]
 
 
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("change", ["MODIFY n INT NOT NULL", "MODIFY n INT NOT NULL, DROP PRIMARY KEY", "DROP PRIMARY KEY, DROP COLUMN n"])
+def test_a_column_that_loses_the_attribute_at_once_leaves_no_value_behind(db, change):
+    db.ok("CREATE TABLE t (n INT AUTO_INCREMENT PRIMARY KEY, v INT)")
+    db.ok("INSERT INTO t (v) VALUES (1), (2), (3)")
+    db.ok(f"ALTER TABLE t {change}, ALGORITHM=INSTANT")
+    assert "AUTO_INCREMENT" not in db.rows("SHOW CREATE TABLE t")[0][1]
+    db.ok("ALTER TABLE t AUTO_INCREMENT = 70, ALGORITHM=INSTANT")
+    assert "AUTO_INCREMENT=70" in db.rows("SHOW CREATE TABLE t")[0][1], "one that is asked for stays"
+
+
 def test_double_counts_beyond_what_64_bits_hold_with_a_sign(db):
     db.ok("SET sql_mode = 'STRICT_ALL_TABLES'")
     db.ok("CREATE TABLE t (n DOUBLE NOT NULL AUTO_INCREMENT PRIMARY KEY) AUTO_INCREMENT = 10000000000000000000")

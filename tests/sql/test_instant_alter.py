@@ -80,6 +80,39 @@ def test_zeros_behind_binary_values_do_not_pass_a_condition(twin):
     twin.same_table("t", "HEX(b)")
 
 
+READ_OTHERWISE = {
+    "MODIFY a INT(6) UNSIGNED ZEROFILL": "a INT(3) UNSIGNED ZEROFILL", "MODIFY a INT(3) UNSIGNED": "a INT(3) UNSIGNED ZEROFILL",
+    "MODIFY a DOUBLE(10,2)": "a DOUBLE(10,4)", "MODIFY a FLOAT(12,1)": "a FLOAT(10,2)", "MODIFY a DECIMAL(8,2) UNSIGNED": "a DECIMAL(8,2) UNSIGNED ZEROFILL",
+    "MODIFY a ENUM('X1', '2', '22')": "a ENUM('x1', '2', '22')", "MODIFY a SET('X1', '2', '22')": "a SET('x1', '2', '22')",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", READ_OTHERWISE)
+@pytest.mark.parametrize("computed", ["VIRTUAL", "STORED"])
+def test_what_is_computed_of_values_that_read_otherwise_is_computed_again(twin, change, computed):
+    twin.ok(f"CREATE TABLE t (n INT PRIMARY KEY, {READ_OTHERWISE[change]}, g VARBINARY(40) AS (CONCAT('g', a)) {computed}, KEY k (g)) ENGINE={{engine}}")
+    twin.ok("INSERT INTO t (n, a) VALUES (1, 1), (2, 2), (3, '22')")
+    assert "generated" in twin.under_test.fails(f"ALTER TABLE t {change}, ALGORITHM=INSTANT", (1845, 1846))
+    twin.under_test.ok(f"ALTER TABLE t {change}")
+    twin.oracle.ok(f"ALTER TABLE t {change}, ALGORITHM=COPY")
+    for index in ("FORCE", "IGNORE"):
+        twin.same(f"SELECT g FROM t {index} INDEX (k) ORDER BY g")
+    twin.ok("UPDATE t SET a = 2 WHERE n = 1")
+    twin.same_table("t")
+    healthy(twin.under_test)
+
+
+@pytest.mark.parametrize("change", READ_OTHERWISE)
+def test_values_that_read_otherwise_are_changed_at_once_where_nothing_depends_on_it(twin, change):
+    twin.ok(f"CREATE TABLE t (n INT PRIMARY KEY, {READ_OTHERWISE[change]}) ENGINE={{engine}}")
+    twin.ok("INSERT INTO t (n, a) VALUES (1, 1), (2, 2), (3, '22')")
+    twin.ok("ALTER TABLE t ADD CONSTRAINT k CHECK (LENGTH(a) < 100)")
+    assert "condition" in twin.under_test.fails(f"ALTER TABLE t {change}, ALGORITHM=INSTANT", (1845, 1846))
+    twin.under_test.ok(f"ALTER TABLE t {change}, DROP CONSTRAINT k, ALGORITHM=INSTANT")
+    twin.oracle.ok(f"ALTER TABLE t {change}, DROP CONSTRAINT k")
+    twin.same_table("t")
+
+
 def test_indexes_that_exchange_their_names_are_not_copied(twin):
     twin.ok("CREATE TABLE t (x INT, y INT, z INT, KEY a (x), KEY b (y), KEY c (z)) ENGINE={engine}")
     twin.ok("INSERT INTO t SELECT seq % 7, seq % 5, seq % 3 FROM seq_1_to_100")

@@ -2,7 +2,7 @@
 //!
 //! Why it exists: to copy a table because it gets a column costs as much as it has rows; nothing of them has to change, as long
 //! as whoever reads a row written before knows what it had then. So an ALTER is one record of the catalog, whatever the size.
-//! Rules: AL1 to AL7, AL10, AL13, AL24 (docs/alter.md). AL21 indexes that were built (index_build) become part of their tables in the
+//! Rules: AL1 to AL7, AL10, AL13, AL24, AL32 (docs/alter.md). AL21 indexes that were built (index_build) become part of their tables in the
 //! same step. K4 one statement, one transaction, also for the parts of a partitioned table. T19 the tables are taken exclusively. FK6
 //! constraints are checked before anything is logged, and bound before anybody meets the altered table.
 //! Latches and I/O: the latch of DDL, held across the log flush.
@@ -14,12 +14,14 @@ use crate::database::Database;
 use crate::ddl::{Redefined, follow};
 use crate::definition::{IndexDef, TableDef};
 use crate::error::{Error, Result};
+use crate::foreign_key::ForeignKey;
 use crate::index_build::IndexBuild;
 use crate::session::Session;
 use crate::table::Table;
 use pbxt_base::{IndexId, stop_point};
 use pbxt_rows::{ColumnKind, HostColumn, HostKind, KeyEncoding, KeyPart, Origin, Schema, WeightScheme};
 use pbxt_txlog::Space;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes of a log record beside the definition in it.
@@ -257,6 +259,20 @@ fn stored_default(place: &HostColumn, defaults: &[u8]) -> Option<Option<Vec<u8>>
     Some(Some(value.to_vec()))
 }
 
+/// Rule AL32: constraints that stay mean what they mean by now.
+fn keep_meaning(keys: &mut [ForeignKey], old: &[ForeignKey]) {
+    for key in keys {
+        let is_it = |old: &&ForeignKey| old.name == key.name && old.columns.len() == key.columns.len();
+        let Some(old) = old.iter().find(is_it) else {
+            continue;
+        };
+        key.parent.clone_from(&old.parent);
+        for (column, old) in key.columns.iter_mut().zip(&old.columns) {
+            column.parent.clone_from(&old.parent);
+        }
+    }
+}
+
 /// Columns that go on under another name: old and new name.
 fn renamed(old: &TableDef, new: &TableDef, columns: &[Option<u16>]) -> Vec<(String, String)> {
     let (Some(old), Some(new)) = (&old.host_record, &new.host_record) else {
@@ -367,6 +383,7 @@ impl Database {
     ) -> Result<Vec<Redefined>> {
         let old = table.def();
         let mut def = change.applied(&old, def, new_id)?;
+        keep_meaning(&mut def.foreign_keys, &old.foreign_keys);
         let renames = renamed(&old, &def, &change.columns);
         follow(&mut def.foreign_keys, &old.name, &renames);
         let mut image = Vec::new();
@@ -379,12 +396,7 @@ impl Database {
             });
         }
         let mut changed = vec![(Arc::clone(table), def)];
-        for other in self.catalog.tables().iter().filter(|other| other.id != table.id) {
-            let mut def = TableDef::clone(&other.def());
-            if follow(&mut def.foreign_keys, &old.name, &renames) {
-                changed.push((Arc::clone(other), def));
-            }
-        }
+        changed.extend(self.followers(table, &old.name, &renames));
         Ok(changed)
     }
 
@@ -401,9 +413,10 @@ impl Database {
                 altered.push((Arc::clone(table), Arc::new(next)));
             }
         }
+        let next: HashMap<_, _> = altered.iter().map(|(old, new)| (old.id, new)).collect();
         let mut tables = self.catalog.tables();
         for table in &mut tables {
-            if let Some((_, new)) = altered.iter().find(|(old, _)| Arc::ptr_eq(old, table)) {
+            if let Some(new) = next.get(&table.id) {
                 *table = Arc::clone(new);
             }
         }

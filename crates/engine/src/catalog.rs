@@ -95,6 +95,21 @@ impl CatalogOp {
 struct Maps {
     by_name: BTreeMap<String, Arc<Table>>,
     by_id: HashMap<TableId, Arc<Table>>,
+    /// Those that have constraints (rule K6).
+    children: HashMap<TableId, Arc<Table>>,
+}
+
+impl Maps {
+    /// The table is there with this definition.
+    fn insert(&mut self, table: Arc<Table>, def: &TableDef) {
+        self.by_name.insert(def.name.clone(), Arc::clone(&table));
+        if def.foreign_keys.is_empty() {
+            self.children.remove(&table.id);
+        } else {
+            self.children.insert(table.id, Arc::clone(&table));
+        }
+        self.by_id.insert(table.id, table);
+    }
 }
 
 /// All tables.
@@ -158,18 +173,24 @@ impl Catalog {
         self.maps.read().by_name.values().cloned().collect()
     }
 
+    /// All tables that have constraints, in the order of their names.
+    pub(crate) fn children(&self) -> Vec<Arc<Table>> {
+        let mut children: Vec<Arc<Table>> = self.maps.read().children.values().cloned().collect();
+        children.sort_by_cached_key(|table| table.name());
+        children
+    }
+
     pub(crate) fn put(&self, table: Arc<Table>) {
         let def = table.def();
         self.note_ids(&def);
-        let mut maps = self.maps.write();
-        maps.by_name.insert(def.name.clone(), Arc::clone(&table));
-        maps.by_id.insert(table.id, table);
+        self.maps.write().insert(table, &def);
         self.note_change();
     }
 
     pub(crate) fn remove(&self, id: TableId) {
         let mut maps = self.maps.write();
         if let Some(table) = maps.by_id.remove(&id) {
+            maps.children.remove(&id);
             table.mark_dropped();
             let name = table.name();
             if maps.by_name.get(&*name).is_some_and(|found| found.id == id) {
@@ -201,7 +222,7 @@ impl Catalog {
         let mut maps = self.maps.write();
         maps.by_name.remove(&*table.name());
         table.redefine(def.clone());
-        maps.by_name.insert(def.name.clone(), Arc::clone(table));
+        maps.insert(Arc::clone(table), def);
         self.note_change();
     }
 
@@ -212,8 +233,7 @@ impl Catalog {
         let mut maps = self.maps.write();
         table.supersede();
         maps.by_name.remove(&*table.name());
-        maps.by_name.insert(def.name.clone(), Arc::clone(&altered));
-        maps.by_id.insert(table.id, altered);
+        maps.insert(altered, &def);
         self.note_change();
     }
 

@@ -202,7 +202,12 @@ impl Database {
         };
         rename(&mut def);
         let mut changed = vec![(Arc::clone(table), def)];
-        for other in self.catalog.tables().iter().filter(|other| other.id != table.id) {
+        for other in self
+            .catalog
+            .children()
+            .iter()
+            .filter(|other| other.id != table.id)
+        {
             let mut def = TableDef::clone(&other.def());
             if rename(&mut def) {
                 changed.push((Arc::clone(other), def));
@@ -230,17 +235,35 @@ impl Database {
         let renames = renamed_columns(&old, &def);
         follow(&mut def.foreign_keys, &old.name, &renames);
         let mut changed = vec![(Arc::clone(&table), def)];
-        for other in self.catalog.tables().iter().filter(|other| other.id != table.id) {
-            let mut def = TableDef::clone(&other.def());
-            if follow(&mut def.foreign_keys, &old.name, &renames) {
-                changed.push((Arc::clone(other), def));
-            }
-        }
+        changed.extend(self.followers(&table, &old.name, &renames));
         self.check_redefinitions(&changed, checks)?;
         self.log_redefinitions(&changed)?;
         self.bind_references();
         drop(locked);
         Ok(())
+    }
+
+    /// Other tables whose constraints follow renamed columns of this one, with their next definitions. Asked of each part of a table,
+    /// so only tables that have constraints are looked at (rule K6).
+    pub(crate) fn followers(
+        &self,
+        table: &Table,
+        name: &str,
+        renames: &[(String, String)],
+    ) -> Vec<Redefined> {
+        if renames.is_empty() {
+            return Vec::new();
+        }
+        let others = self
+            .catalog
+            .children()
+            .into_iter()
+            .filter(|other| other.id != table.id);
+        let followed = others.filter_map(|other| {
+            let mut def = TableDef::clone(&other.def());
+            follow(&mut def.foreign_keys, name, renames).then_some((other, def))
+        });
+        followed.collect()
     }
 
     /// Logs changed definitions of known generations as one transaction and takes them over.

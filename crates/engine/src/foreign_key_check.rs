@@ -394,7 +394,7 @@ impl Database {
         if def.temporary {
             return Ok(());
         }
-        for table in self.catalog.tables() {
+        for table in self.catalog.children() {
             let child = table.def();
             if child.provisional || child.id == def.id || child.name == name {
                 continue;
@@ -426,7 +426,12 @@ impl Database {
                 fit(key, child, def).map_err(|why| bad(key, child, why))?;
             }
         }
-        for table in self.catalog.tables().iter().filter(|table| !of_others(table.id)) {
+        for table in self
+            .catalog
+            .children()
+            .iter()
+            .filter(|table| !of_others(table.id))
+        {
             let child = table.def();
             let names_it = |key: &&ForeignKey| key.parent == def.name && !child.provisional;
             for key in child.foreign_keys.iter().filter(names_it) {
@@ -439,7 +444,7 @@ impl Database {
     /// Refuses to take away a table that others refer to.
     pub(crate) fn check_unreferenced(&self, table: &Table) -> Result<()> {
         let name = table.name();
-        for other in self.catalog.tables() {
+        for other in self.catalog.children() {
             let child = other.def();
             if child.provisional || child.id == table.id {
                 continue;

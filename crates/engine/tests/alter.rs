@@ -6,12 +6,13 @@ mod altered;
 mod shifting;
 
 use altered::Bench;
-use pbxt::{Bind, Cursor, Database, Error, Progress};
+use pbxt::{Bind, Cursor, Database, Error, Progress, TableDef};
 use pbxt_rows::{BlobRef, ColumnKind, Condition, Order, RowFilter};
 use pbxt_testkit::{SimDisk, Sweep};
 use shifting::*;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 fn add(label: u32) -> impl FnOnce(&mut Shape) {
     move |shape| shape.columns.insert(1, number(label, 8, Order::Int, false))
@@ -597,4 +598,46 @@ fn all_tables_of_a_statement_change_or_none() {
         }
     });
     assert!(images > 50, "{images} images");
+}
+
+/// How long so many tables take that get a column in one step, as the parts of a partitioned one do.
+fn time_of_parts(parts: usize) -> Duration {
+    let disk = SimDisk::new();
+    let db = open(&disk);
+    let mut shape = Shape::new();
+    shape
+        .columns
+        .extend((20..32).map(|label| number(label, 4, Order::Int, true)));
+    let named = |shape: &Shape| -> Vec<TableDef> {
+        (0..parts)
+            .map(|part| shape.definition(&format!("t#P#p{part}")))
+            .collect()
+    };
+    for def in named(&shape) {
+        db.create_table(def, 1).expect("a new table");
+    }
+    let mut next = shape.clone();
+    add(10)(&mut next);
+    let (change, defs) = (next.since(&shape), named(&next));
+    let began = Instant::now();
+    for def in &defs {
+        db.check_alter(def.clone(), &change, true)
+            .expect("nothing stands against it");
+    }
+    db.alter_tables(None, defs, &change, true).expect("altered");
+    began.elapsed()
+}
+
+#[test]
+fn an_alter_of_many_parts_takes_as_long_as_there_are_parts() {
+    // Eight times as many: 64 times as long if each part looked at the definitions of all others. Others may use the processor.
+    let mut worst = Vec::new();
+    for _ in 0..3 {
+        let (few, many) = (time_of_parts(100), time_of_parts(800));
+        if many < few * 24 {
+            return;
+        }
+        worst.push((few, many));
+    }
+    panic!("K6: {worst:?}");
 }

@@ -5,7 +5,7 @@ mod common {
 }
 
 use common::family::{Plan, database, options};
-use pbxt::{Action, Creation, Database, Error, Missing, Outgoing, Renaming};
+use pbxt::{Action, Alteration, Creation, Database, Error, Missing, Outgoing, Renaming};
 use std::sync::Arc;
 
 use Action::{Cascade, Restrict, SetDefault, SetNull};
@@ -349,4 +349,28 @@ fn a_copy_keeps_a_constraint_that_waits_for_its_parent() {
         refused.contains("there is no table './d/p'"),
         "a new one does not wait: {refused}"
     );
+}
+
+#[test]
+fn a_constraint_that_an_alter_keeps_means_what_it_means_by_then() {
+    let (db, _disk) = database();
+    Plan::new("db/parent", 2).create(&db).expect("a parent");
+    child().create(&db).expect("a child");
+    // What a host has read of the child before it is told to alter it, and what became of the parent before it says so.
+    let read_before = child().definition();
+    let change = Alteration::nothing(&db.catalog.find("db/child").expect("a child").def());
+    db.rename_table(None, "db/parent", "db/p").expect("renamed");
+    let mut renamed = Plan::new("db/p", 2).definition();
+    let record = renamed.host_record.as_mut().expect("a record");
+    record.columns[0].name = "id".into();
+    let nothing = Alteration::nothing(&renamed);
+    db.alter_tables(None, vec![renamed], &nothing, true)
+        .expect("a column renamed");
+    let mut def = read_before;
+    def.conflict_mode = pbxt::ConflictMode::Wait;
+    db.check_alter(def.clone(), &change, true).expect("AL32");
+    db.alter_tables(None, vec![def], &change, true).expect("AL32");
+    assert_eq!(bound(&db, "db/child"), [Ok("db/p".to_owned())], "AL32");
+    let def = db.catalog.find("db/child").expect("a child").def();
+    assert_eq!(def.foreign_keys[0].columns[0].parent, "id", "AL32");
 }
