@@ -96,13 +96,17 @@ int ha_pbxt::start_pending() {
   pending_ = Pending::kNothing;
   computes_virtual_ = false;
   bool by_index_alone = what == Pending::kIndex && table->vfield && keyread_enabled();
-  if (int error = by_index_alone ? choose_index_columns() : choose_columns()) return error;
+  // Merges and filters read an index alone for references to its rows; where those begin with the primary
+  // key, it has to be there.
+  bool can_refer = by_index_alone && (!always_orders_references() ||
+                                      open_table_->extended_keys().gives_reference(active_index));
+  if (int error = can_refer ? choose_index_columns() : choose_columns()) return error;
   scan_open_ = true;
   scans_table_ = what == Pending::kScan;
   if (what == Pending::kScan) return fail(pbxt_scan_start(cursor_));
   int error = fail(pbxt_index_start(cursor_, active_index));
-  if (by_index_alone && !error && !pbxt_index_covers(cursor_)) {
-    computes_virtual_ = true;
+  if (by_index_alone && !error && !(can_refer && pbxt_index_covers(cursor_))) {
+    computes_virtual_ = columns_changed_ = true;
     error = fail(pbxt_cursor_columns(cursor_, nullptr, 0));
   }
   if (uint64_t wanted = error ? 0 : rows_wanted(ha_thd(), table, in_order_))
