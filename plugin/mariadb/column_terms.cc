@@ -90,6 +90,8 @@ Domain domain_of(const Field* field, TextColumns text) {
     case MYSQL_TYPE_VARCHAR:
       if (handler != &type_handler_string && handler != &type_handler_varchar) return Domain::kNone;
       if (field->charset() == &my_charset_bin) return Domain::kBinary;
+      // Under NO PAD a condition compares CHAR without the spaces at its end, and an index with them.
+      if (handler == &type_handler_string && field->charset()->state & MY_CS_NOPAD) return Domain::kNone;
       return text == TextColumns::kTaken ? Domain::kText : Domain::kNone;
     default:
       return Domain::kNone;

@@ -22,6 +22,7 @@ enum EngineError {
   kInternal,
   kSnapshotTooOld,
   kNoKey,
+  kTooLarge,
   kEngineErrorEnd
 };
 
@@ -44,7 +45,7 @@ const Row kTable[] = {
     {PBXT_CORRUPT, kCorrupt},
     {PBXT_IO, kIo},
     {PBXT_DENIED, kIo},
-    {PBXT_TOO_LARGE, HA_ERR_TO_BIG_ROW},
+    {PBXT_TOO_LARGE, kTooLarge},
     {PBXT_TABLE_EXISTS, HA_ERR_TABLE_EXIST},
     {PBXT_NO_SUCH_TABLE, HA_ERR_NO_SUCH_TABLE},
     {PBXT_DEF_CHANGED, HA_ERR_TABLE_DEF_CHANGED},

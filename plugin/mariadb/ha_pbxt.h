@@ -269,6 +269,7 @@ class ha_pbxt final : public handler {
   bool shows_ranges_ = false; /* the next row of the index is the next one of them */
   range_id_t shown_range_{};  /* whose row was the last */
   bool in_order_ = false;     /* the statement wants rows in the order of the index */
+  bool asks_filter_ = false;  /* the present scan may ask one about its entries */
   bool all_columns_ = false;
   bool reads_newest_ = false;   /* read_newest(true) was the last call */
   uchar* reading_ = nullptr;    /* the record being read */

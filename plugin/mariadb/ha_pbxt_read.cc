@@ -96,20 +96,24 @@ int ha_pbxt::start_pending() {
   pending_ = Pending::kNothing;
   computes_virtual_ = false;
   bool by_index_alone = what == Pending::kIndex && table->vfield && keyread_enabled();
-  if (int error = by_index_alone ? choose_index_columns() : choose_columns()) return error;
+  // Merges and filters read an index alone for references to its rows; where those begin with the primary
+  // key, it has to be there.
+  bool can_refer = by_index_alone && (!always_orders_references() ||
+                                      open_table_->extended_keys().gives_reference(active_index));
+  if (int error = can_refer ? choose_index_columns() : choose_columns()) return error;
   scan_open_ = true;
   scans_table_ = what == Pending::kScan;
   if (what == Pending::kScan) return fail(pbxt_scan_start(cursor_));
   int error = fail(pbxt_index_start(cursor_, active_index));
-  if (by_index_alone && !error && !pbxt_index_covers(cursor_)) {
-    computes_virtual_ = true;
+  if (by_index_alone && !error && !(can_refer && pbxt_index_covers(cursor_))) {
+    computes_virtual_ = columns_changed_ = true;
     error = fail(pbxt_cursor_columns(cursor_, nullptr, 0));
   }
   if (uint64_t wanted = error ? 0 : rows_wanted(ha_thd(), table, in_order_))
     error = fail(pbxt_index_expect(cursor_, wanted));
   bool has_condition = pushed_idx_cond && pushed_idx_cond_keyno == active_index;
-  bool has_filter = pushed_rowid_filter && can_filter(active_index);
-  if (error || !(has_condition || has_filter)) return error;
+  asks_filter_ = pushed_rowid_filter && can_filter(active_index);
+  if (error || !(has_condition || asks_filter_)) return error;
   return fail(pbxt_index_judge_entries(cursor_));
 }
 
@@ -390,8 +394,8 @@ int ha_pbxt::judge_entry(void* self, uint8_t* record, uint64_t row_id) {
   if (file->pushed_idx_cond && file->pushed_idx_cond_keyno == file->active_index)
     verdict = handler_index_cond_check(static_cast<handler*>(file));
   // A filter that would have had too many rows was not made.
-  if (verdict == CHECK_POS && file->pushed_rowid_filter && file->rowid_filter_is_active)
-    verdict = file->filter_entry(record, row_id);
+  bool has_filter = file->asks_filter_ && file->pushed_rowid_filter && file->rowid_filter_is_active;
+  if (verdict == CHECK_POS && has_filter) verdict = file->filter_entry(record, row_id);
   if (unlikely(distance)) file->move_key_columns(-distance);
   switch (verdict) {
     case CHECK_NEG:

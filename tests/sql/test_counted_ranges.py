@@ -89,6 +89,18 @@ def test_counts_of_every_type_are_those_of_the_oracle(typed, name):
     assert (counted(typed.under_test) > before + 3) == (name not in NEVER_COUNTED)
 
 
+def test_char_whose_spaces_are_not_compared_is_left_to_the_server(twin):
+    """Under NO PAD an index compares CHAR(n) as n characters, and a condition without the spaces at its end: `abc` is before or behind `abc` and a tab."""
+    twin.ok("CREATE TABLE t (id INT PRIMARY KEY, c CHAR(10) COLLATE utf8mb4_nopad_bin, KEY (c)) ENGINE={engine}")
+    twin.ok("INSERT INTO t SELECT seq, ELT(1 + seq MOD 3, 'abc', 'abc\\t', 'abc\\tz') FROM seq_1_to_1500")
+    for under in (twin.under_test, twin.oracle):
+        under.ok("ANALYZE TABLE t")
+    for operator in ("<", "<=", "=", ">=", ">"):
+        where = f"WHERE c {operator} 'abc\\t'"
+        rows = twin.same(f"SELECT c FROM t {where}").rows
+        assert int(twin.under_test.value(f"SELECT COUNT(*) FROM t {where}")) == len(rows), where
+
+
 COUNTED = [
     "tiny > 5",
     "5 < tiny",

@@ -265,3 +265,22 @@ def test_range_estimates_are_near_the_truth(db):
     large = int(db.rows("EXPLAIN SELECT * FROM t FORCE INDEX (v) WHERE v BETWEEN 10 AND 29")[0][8])
     assert 1 <= small <= 100, small
     assert 400 <= large <= 20000, large
+
+
+@pytest.mark.pbxt_only
+def test_a_key_over_the_limit_is_refused_in_a_sentence(db):
+    """In some collations weights take twelve times the bytes of the text they are of."""
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, v VARCHAR(768) CHARACTER SET utf8mb4 COLLATE utf8mb4_uca1400_as_cs, KEY words (v)) ENGINE={engine}")
+    db.ok("INSERT INTO t VALUES (1, 'short')")
+    words = "REPEAT('\ufdfa', 768)"
+    for statement in (
+        f"INSERT INTO t VALUES (2, {words})",
+        f"REPLACE INTO t VALUES (1, {words})",
+        f"INSERT INTO t SELECT seq, {words} FROM seq_2_to_20000",
+        f"UPDATE t SET v = {words}",
+    ):
+        text = db.fails(statement, 1296)
+        assert "index 'words'" in text and "limit of 16384" in text, text
+    assert db.rows("SELECT * FROM t") == [(1, "short")]
+    db.ok("INSERT INTO t VALUES (2, 'next')")
+    assert db.rows("SELECT n FROM t WHERE v = 'next'") == [(2,)]

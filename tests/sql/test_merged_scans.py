@@ -121,3 +121,51 @@ def test_merged_scans_of_parts_lose_no_row_that_they_wait_for(merged):
     assert waiting.waits()
     other.ok("ROLLBACK")
     assert waiting.result().affected == 89
+
+
+ORDERED = {
+    "parts with a virtual column": ("v INT AS (f + 1) VIRTUAL, PRIMARY KEY (g, id)", "PARTITION BY KEY (id) PARTITIONS 3"),
+    "a long unique value": ("b LONGTEXT AS (CONCAT('b', id)) STORED, PRIMARY KEY (g, id), UNIQUE (b)", ""),
+}
+
+
+@pytest.mark.parametrize("kind", ORDERED)
+def test_a_row_that_merged_scans_meet_twice_is_one_row(twin, kind):
+    """References of these tables begin with the primary key, which a UNIQUE index does not have."""
+    columns, parts = ORDERED[kind]
+    twin.ok(
+        "CREATE TABLE t (id INT NOT NULL, g INT NOT NULL, f INT, w INT DEFAULT 0, pad VARCHAR(200) DEFAULT (REPEAT('x', 200)),"
+        f" {columns}, KEY f (f), UNIQUE KEY u (id)) ENGINE={{engine}} {parts}"
+    )
+    twin.ok("INSERT INTO t (id, g, f) SELECT seq, seq * 7919 MOD 13, seq MOD 50 FROM seq_1_to_9000")
+    for under in (twin.under_test, twin.oracle):
+        under.ok("ANALYZE TABLE t")
+    where = "WHERE f = 5 OR id BETWEEN 50 AND 160"
+    assert "sort_union" in twin.under_test.rows(f"EXPLAIN SELECT * FROM t {where}")[0][9]
+    twin.same(f"SELECT id, g, f FROM t {where}")
+    twin.run(f"SELECT COUNT(*) FROM t {where}")
+    twin.run(f"UPDATE t SET w = w + 1 {where}")
+    twin.run(f"DELETE FROM t {where} AND g < 6")
+    twin.same("SELECT id, g, f, w FROM t")
+    both = "WHERE f IN (5, 6, 7) AND id BETWEEN 1000 AND 1300"
+    for under in (twin.under_test, twin.oracle):
+        under.ok("SET optimizer_switch = 'index_merge_sort_intersection=on'")
+    assert "sort_intersect" in twin.under_test.rows(f"EXPLAIN SELECT COUNT(*), SUM(w) FROM t FORCE INDEX (f, u) {both}")[0][9]
+    twin.run(f"SELECT COUNT(*), SUM(w) FROM t FORCE INDEX (f, u) {both}")
+
+
+def test_a_row_found_by_a_unique_key_and_by_another_one_is_one_row(twin):
+    """Where a table has a virtual column, a merge that reads a UNIQUE index alone has no primary key of the row."""
+    twin.ok(
+        "CREATE TABLE t (id INT NOT NULL PRIMARY KEY, x INT NOT NULL, f INT, w INT DEFAULT 0, v INT AS (f + 1) VIRTUAL, KEY f (f), UNIQUE KEY u (x))"
+        " ENGINE={engine}"
+    )
+    twin.ok("INSERT INTO t (id, x, f) SELECT seq, 3001 - seq, seq MOD 50 FROM seq_1_to_3000")
+    for under in (twin.under_test, twin.oracle):
+        under.ok("ANALYZE TABLE t")
+    where = "WHERE x = 46 OR f = 5"
+    assert "union(" in twin.under_test.rows(f"EXPLAIN SELECT * FROM t {where}")[0][9]
+    twin.same(f"SELECT id, x, f FROM t {where}")
+    twin.run(f"SELECT COUNT(*) FROM t {where}")
+    twin.run(f"UPDATE t SET w = w + 1 {where}")
+    twin.same("SELECT id, x, f, w FROM t")

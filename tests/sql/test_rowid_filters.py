@@ -53,6 +53,22 @@ def test_answers_are_those_without_a_filter(twin, primary):
             twin.same(RANGES + " AND note LIKE 'n%' AND price > 10")
 
 
+def test_a_filter_of_a_table_whose_references_begin_with_the_primary_key(twin):
+    """Entries of a UNIQUE index do not have it: they are judged by the pushed condition alone, and a filter is not asked about them."""
+    twin.ok(
+        "CREATE TABLE t (id INT NOT NULL, g INT NOT NULL, s INT, pad VARCHAR(200) DEFAULT (REPEAT('x', 200)), b LONGTEXT AS (CONCAT('b', id)) STORED,"
+        " PRIMARY KEY (g, id), UNIQUE KEY u (id), KEY s (s), UNIQUE (b)) ENGINE={engine}"
+    )
+    twin.ok("INSERT INTO t (id, g, s) SELECT seq, seq * 7919 MOD 13, seq MOD 20 FROM seq_1_to_9000")
+    for under in (twin.under_test, twin.oracle):
+        under.ok("ANALYZE TABLE t")
+    query = "SELECT COUNT(pad) FROM t WHERE id BETWEEN 1000 AND {last} AND id MOD 2 = 0 AND {which}"
+    queries = [query.format(last=last, which=which) for last in (1300, 1600) for which in ("s = 4", "s BETWEEN 3 AND 5", "s IN (3, 4)")]
+    assert any(uses_filter(twin.under_test, each) for each in queries)
+    for each in queries:
+        twin.run(each)
+
+
 @pytest.mark.pbxt_only
 def test_rows_outside_the_filter_are_not_read(db):
     fill(db)

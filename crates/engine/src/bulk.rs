@@ -401,6 +401,7 @@ impl Session {
         let Some(number) = found else {
             return self.insert(table, version).map(Some);
         };
+        version.keys.check(table, self.db.log.record_bytes_max())?;
         let bracket = &mut self.bulk.open[number];
         if matches!(bracket.state, State::Single) && bracket.is_due() {
             self.open_load(number)?;

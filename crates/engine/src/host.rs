@@ -13,7 +13,7 @@ use crate::database::Database;
 use crate::definition::{IndexDef, TableDef};
 use crate::error::{Error, Result};
 use crate::index_cursor::Seek;
-use crate::keys::KeyChanges;
+use crate::keys::{KeyChanges, key_limit};
 use crate::session::Session;
 use crate::table::Table;
 pub use crate::version::Admission;
@@ -21,7 +21,7 @@ use crate::version::{RowVersion, Show};
 use crate::write::{NewVersion, Terms, Updated};
 use pbxt_base::RowId;
 use pbxt_base::checksum::xxh3;
-use pbxt_base::limits::{BLOB_BYTES_MIN, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use pbxt_base::limits::{BLOB_BYTES_MIN, PAYLOAD_BYTES_MAX};
 use pbxt_rows::{
     BlobRef, ColumnSet, External, HostKind, HostLayout, HostRecord, KeyEncoding, KeyMaker, KeyPart, KeySpec,
     Limits, Projection, RowCodec, RowFilter, Weigher,
@@ -312,7 +312,7 @@ impl HostTable {
         let start = out.len();
         maker.key_from_record(record, &*self.weigher, out)?;
         let bytes = out.len() - start;
-        let limit = KEY_BYTES_MAX.min(self.db.log().record_bytes_max() / 8);
+        let limit = key_limit(self.db.log().record_bytes_max());
         if bytes > limit {
             let index = self.table.indexes[number].def.name.clone();
             return Err(Error::KeyTooLarge {

@@ -511,6 +511,8 @@ impl Cursor {
                 self.make_ready(&session.db, row);
             }
             if !self.take_group(session, show.wants_key() || show.is_choosy())? {
+                // There may be millions that nobody but their writer sees.
+                self.check_kill(session)?;
                 continue;
             }
             match self.admission(session, &mut show)? {

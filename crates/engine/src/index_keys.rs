@@ -8,9 +8,9 @@ use crate::bulk_chunk::KeyArena;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::host::StoredRecords;
+use crate::keys::key_limit;
 use crate::stored_values::StoredValues;
 use crate::table::Table;
-use pbxt_base::limits::KEY_BYTES_MAX;
 use pbxt_rows::PayloadKeyMaker;
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl RowKeys {
             table: Arc::clone(table),
             makers,
             records,
-            limit: KEY_BYTES_MAX.min(db.log().record_bytes_max() / 8),
+            limit: key_limit(db.log().record_bytes_max()),
             key: Vec::new(),
             unpack: Vec::new(),
         })

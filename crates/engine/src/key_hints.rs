@@ -127,15 +127,23 @@ impl Database {
     }
 
     /// Gives hints to every index that can have some, whether it is asked for keys or not. Where they pay, housekeeping does that by
-    /// itself (rule X59): this is for who knows before, and for tests.
+    /// itself (rule X59): this is for who knows before, and for tests. What there is no room for gets none.
     pub fn give_hints(&self) {
-        for table in self.catalog.tables() {
+        let tables = self.catalog.tables();
+        let taken = tables.iter().map(|table| table.hint_bytes()).sum();
+        let mut left = self.hint_budget().saturating_sub(taken);
+        for table in &tables {
             for index in table.indexes.iter().filter(|index| index.finder().is_some()) {
                 if index.hints().now().is_none() {
                     let row_max = table.map.high_mark();
-                    let bytes = KeyHints::bytes_for(index.parts().entries(), row_max);
-                    let hints = KeyHints::with_bytes(bytes.min(self.hint_budget()), row_max);
+                    let all = KeyHints::bytes_for(index.parts().entries(), row_max);
+                    let bytes = all.min(left);
+                    if bytes < all / PART_MIN || bytes == 0 {
+                        continue;
+                    }
+                    let hints = KeyHints::with_bytes(bytes, row_max);
                     index.hints().exchange(hints);
+                    left = left.saturating_sub(index.hints().memory_bytes());
                 }
             }
         }
@@ -154,9 +162,11 @@ impl Database {
             .flat_map(|table| table.indexes.iter().map(move |index| (table, index)));
         for (table, index) in pairs.filter(|(_, index)| index.finder().is_some()) {
             let before = index.hints().memory_bytes();
-            let left = self.hint_budget().saturating_sub(taken - before);
+            // Somebody else may give some meanwhile.
+            taken = taken.saturating_sub(before);
+            let left = self.hint_budget().saturating_sub(taken);
             index.see_to_hints(table.map.high_mark(), left, is_regular);
-            taken = taken - before + index.hints().memory_bytes();
+            taken += index.hints().memory_bytes();
         }
         self.hints.taken.store(taken, Ordering::Relaxed);
     }

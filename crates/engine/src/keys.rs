@@ -2,13 +2,17 @@
 //!
 //! Why it exists: the host layer makes key images, the writer claims, logs and publishes them; between them goes one
 //! reusable buffer, so that a row costs no allocation.
-//! Rules: X11 "changed" means key bytes or unpack information differ.
+//! Rules: X11 "changed" means key bytes or unpack information differ. X63 a key over the limit is refused before anything is written.
 
 use std::convert::Infallible;
 use std::ops::Range;
 
+use crate::error::{Error, Result};
+use crate::table::Table;
+use pbxt_base::limits::KEY_BYTES_MAX;
+
 /// Appends the bytes of one key to a buffer.
-pub(crate) type MakeKey<'a, E> = &'a mut dyn FnMut(&mut Vec<u8>) -> Result<(), E>;
+pub(crate) type MakeKey<'a, E> = &'a mut dyn FnMut(&mut Vec<u8>) -> std::result::Result<(), E>;
 
 /// Old and new key of a row in one index.
 #[derive(Debug, Clone)]
@@ -23,7 +27,7 @@ pub(crate) struct KeyChange {
 }
 
 /// Appends these bytes.
-fn copy_of(bytes: &[u8]) -> impl FnMut(&mut Vec<u8>) -> Result<(), Infallible> {
+fn copy_of(bytes: &[u8]) -> impl FnMut(&mut Vec<u8>) -> std::result::Result<(), Infallible> {
     move |out| {
         out.extend_from_slice(bytes);
         Ok(())
@@ -35,6 +39,8 @@ fn copy_of(bytes: &[u8]) -> impl FnMut(&mut Vec<u8>) -> Result<(), Infallible> {
 pub struct KeyChanges {
     bytes: Vec<u8>,
     items: Vec<KeyChange>,
+    /// Bytes of the longest new key or unpack information.
+    longest: usize,
 }
 
 impl KeyChanges {
@@ -47,6 +53,7 @@ impl KeyChanges {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.items.clear();
+        self.longest = 0;
     }
 
     /// Adds the change of one index. Each closure appends bytes to the buffer it is given.
@@ -57,10 +64,12 @@ impl KeyChanges {
         old: Option<MakeKey<'_, E>>,
         new: Option<MakeKey<'_, E>>,
         unpack: MakeKey<'_, E>,
-    ) -> Result<(), E> {
+    ) -> std::result::Result<(), E> {
         let old = self.fill(old)?;
         let new = self.fill(new)?;
         let unpack = self.fill(Some(unpack))?.unwrap_or_default();
+        let bytes = new.as_ref().map_or(0, Range::len).max(unpack.len());
+        self.longest = self.longest.max(bytes);
         self.items.push(KeyChange {
             index,
             old,
@@ -77,7 +86,7 @@ impl KeyChanges {
         let Ok(()) = self.push(index, claim, Some(&mut old), Some(&mut new), &mut unpack);
     }
 
-    fn fill<E>(&mut self, make: Option<MakeKey<'_, E>>) -> Result<Option<Range<usize>>, E> {
+    fn fill<E>(&mut self, make: Option<MakeKey<'_, E>>) -> std::result::Result<Option<Range<usize>>, E> {
         let Some(make) = make else { return Ok(None) };
         let start = self.bytes.len();
         make(&mut self.bytes)?;
@@ -95,6 +104,33 @@ impl KeyChanges {
         }
     }
 
+    /// Rule X63: what no index of the table can have. `record_bytes_max` is that of the log.
+    #[inline]
+    pub(crate) fn check(&self, table: &Table, record_bytes_max: usize) -> Result<()> {
+        let limit = key_limit(record_bytes_max);
+        if self.longest <= limit {
+            return Ok(());
+        }
+        self.find_too_long(table, limit)
+    }
+
+    #[cold]
+    fn find_too_long(&self, table: &Table, limit: usize) -> Result<()> {
+        for item in &self.items {
+            let bytes = item.new.as_ref().map_or(0, Range::len);
+            let kept = item.unpack.len();
+            if bytes > limit || kept > pbxt_index::KEY_BYTES_MAX {
+                return Err(Error::KeyTooLarge {
+                    table: table.name().to_string(),
+                    index: table.indexes[item.index].def.name.clone(),
+                    bytes: bytes.max(kept),
+                    limit,
+                });
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn items(&self) -> &[KeyChange] {
         &self.items
     }
@@ -110,4 +146,9 @@ impl KeyChanges {
     pub(crate) fn unpack(&self, change: &KeyChange) -> &[u8] {
         &self.bytes[change.unpack.clone()]
     }
+}
+
+/// Bytes of a key at most: a record has to have room for some.
+pub(crate) fn key_limit(record_bytes_max: usize) -> usize {
+    KEY_BYTES_MAX.min(record_bytes_max / 8)
 }

@@ -183,6 +183,7 @@ impl Session {
 
     fn insert_row(&mut self, table: &Arc<Table>, version: NewVersion<'_>) -> Result<RowId> {
         self.flush_bulk(table)?;
+        version.keys.check(table, self.db.log.record_bytes_max())?;
         let position = self.enter_table(table)?;
         table.check_current()?;
         if let Some(row) = self.insert_again(table, position, version)? {
@@ -246,6 +247,9 @@ impl Session {
         self.flush_bulk(table)?;
         let position = self.enter_table(table)?;
         let version = sharing.map(|(version, _)| version);
+        if let Some(version) = version {
+            version.keys.check(table, self.db.log.record_bytes_max())?;
+        }
         let kind = if version.is_some() {
             RowKind::Update
         } else {

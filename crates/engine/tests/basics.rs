@@ -7,6 +7,7 @@ mod common;
 use common::{Bench, row};
 use pbxt::{Bind, Cursor, Error, Isolation, Seek, SessionConfig};
 use pbxt_sim::table::{PlayRow, TAG_INDEX};
+use std::sync::Arc;
 
 fn ids(bench: &mut Bench) -> Vec<u32> {
     bench.rows().into_iter().map(|(_, row)| row.id).collect()
@@ -576,4 +577,21 @@ fn a_scan_goes_on_behind_the_prefix_its_rows_were_fetched_ahead_for() {
         Ok(found)
     });
     assert_eq!(counted.unwrap(), 800);
+}
+
+#[test]
+fn a_search_that_meets_nothing_but_rows_of_an_unfinished_transaction_can_be_killed() {
+    let mut bench = Bench::new();
+    let mut writer = bench.other(2);
+    let rows: Vec<_> = (0..10_000).map(row).collect();
+    writer.insert_all(&bench.table, &rows).unwrap();
+    let (table, gate) = (bench.table.clone(), Arc::clone(bench.client.session.gate()));
+    let killed = bench.client.statement(|session| {
+        let mut cursor = Cursor::new(&table.table);
+        cursor.bind(session, Bind::default())?;
+        cursor.index_start(session, 0)?;
+        gate.kill();
+        cursor.index_edge(session, false, |_| Ok(()))
+    });
+    assert!(matches!(killed, Err(Error::Killed)), "{killed:?}");
 }

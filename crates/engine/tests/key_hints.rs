@@ -257,6 +257,21 @@ fn hints_come_with_use_and_go_without() {
     assert_eq!(bytes(&store), 0, "X59: nobody asks any more");
 }
 
+#[test]
+fn hints_that_are_given_to_many_indexes_take_the_part_of_all() {
+    let mut bench = Bench::new();
+    let rows: Vec<PlayRow> = (0..1100).map(row).collect();
+    for number in 0..24 {
+        let table = PlayTable::create(&bench.db, &format!("t{number}")).expect("a new table");
+        bench.client.insert_all(&table, &rows).expect("new rows");
+        bench.client.session.commit().expect("a commit");
+    }
+    bench.db.give_hints();
+    let (taken, budget) = (bench.db.memory_use().hints, common::options().cache_bytes / 16);
+    assert!(taken > budget / 2, "X59: {taken} bytes of {budget}");
+    assert!(taken <= budget, "X59: {taken} bytes of {budget}");
+}
+
 /// Searches of a thread that reads while keys change hands.
 fn watch(session: &mut Session, table: &PlayTable, keys: u32, round: u32) -> Result<()> {
     session.begin_statement()?;
