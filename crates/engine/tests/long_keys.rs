@@ -156,7 +156,7 @@ impl Notes {
     }
 }
 
-fn is_refused<T: std::fmt::Debug>(result: pbxt::Result<T>) {
+fn is_refused<T: std::fmt::Debug>(result: &pbxt::Result<T>) {
     assert!(matches!(result, Err(Error::KeyTooLarge { .. })), "{result:?}");
 }
 
@@ -170,7 +170,7 @@ fn a_row_whose_key_no_index_can_have_leaves_nothing() {
         notes.session.end_statement();
         notes.session.commit().unwrap();
         notes.holds(&[3]);
-        is_refused(refused);
+        is_refused(&refused);
     }
 }
 
@@ -184,7 +184,7 @@ fn a_change_to_a_key_that_no_index_can_have_leaves_the_row_as_it_was() {
         notes.session.end_statement();
         notes.session.commit().unwrap();
         notes.holds(&[3]);
-        is_refused(refused);
+        is_refused(&refused);
     }
 }
 
@@ -195,7 +195,7 @@ fn a_load_goes_on_without_a_row_whose_key_no_index_can_have() {
     let table = Arc::clone(&notes.table);
     notes.session.bulk_begin(&table, u64::MAX, false);
     notes.insert(3).unwrap();
-    is_refused(notes.insert(LONGEST));
+    is_refused(&notes.insert(LONGEST));
     notes.insert(4).unwrap();
     notes.session.bulk_end(&table, false).unwrap();
     notes.session.end_statement();
