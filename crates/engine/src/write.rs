@@ -236,6 +236,16 @@ impl Session {
         self.meet_readers(table, row, RowChange::Insert, Some(version.keys))
     }
 
+    /// Refuses a row that has left the key by which an action has come to it. Rule FK24: a word that changes after this look is noticed by
+    /// the swap.
+    #[inline]
+    fn must_be_under(&mut self, table: &Table, row: RowId, terms: &Terms<'_>) -> Result<()> {
+        match terms.under {
+            Some((index, key)) if !self.is_under(table, row, index, key)? => Err(not_found(table, row)),
+            _ => Ok(()),
+        }
+    }
+
     /// Update (`version`) or delete (`None`).
     fn change_row(
         &mut self,
@@ -265,12 +275,7 @@ impl Session {
                 Judged::Same => return Ok(Updated::Same),
                 Judged::Unshared => return Ok(Updated::Unshared),
             };
-            // Rule FK24: a word that changes after this look is noticed by the swap.
-            if let Some((index, key)) = terms.under
-                && !self.is_under(table, row, index, key)?
-            {
-                return Err(not_found(table, row));
-            }
+            self.must_be_under(table, row, terms)?;
             let overtaken = self.overtake(table, row, &beneath, version.map(|version| version.keys))?;
             let claims = match version {
                 Some(version) => self.claim_in_turn(table, row, version.keys, &mut turn, &db)?,
