@@ -20,7 +20,7 @@ use crate::store::SegmentStore;
 use parking_lot::Mutex;
 use pbxt_base::codec::{get_u32, put_u32};
 use pbxt_base::{Addr, AddrClass, Error, PoisonCause, Result, SegmentId, checksum, stop_point};
-use pbxt_io::DiskFile;
+use pbxt_io::{DiskFile, GIVE_BACK_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -150,8 +150,8 @@ impl BlobStore {
 
     /// Writes a value. Durable after the next `sync` that begins after this returned.
     ///
-    /// A full disk or a failed write is the caller's error alone: nothing refers to the range yet. As nothing holds the
-    /// value (rule S26), its segment is not examined before the next opening.
+    /// A full disk or a failed write is the caller's error alone: nothing refers to the range yet, and what was written of it takes no
+    /// room (rule D10). As nothing holds the value (rule S26), its segment is not examined before the next opening.
     pub fn append(&self, value: &[u8]) -> Result<BlobRef> {
         self.write(value, None)
     }
@@ -216,6 +216,9 @@ impl BlobStore {
         let addr = Addr::in_segment(AddrClass::Blob, id, offset);
         stop_point!("blob.after_reserve");
         let written = write_frames(&*file, value, offset, frame_seed(id, offset));
+        if written.is_err() {
+            give_up(&*file, offset..offset + stored);
+        }
         let mut state = self.state.lock();
         state.in_flight.remove(&addr.raw());
         written?;
@@ -469,6 +472,17 @@ fn unframe(bytes: &mut Vec<u8>, len: usize, seed: u64) -> std::result::Result<()
     }
     bytes.truncate(len);
     Ok(())
+}
+
+/// Gives back what was written of a value that failed: a checkpoint would do so too, but on a full disk there is none for want of this very
+/// room (rule D10). What cannot be given back waits for a census (rule S29).
+fn give_up(file: &dyn DiskFile, range: Range<u64>) {
+    let begin = range.start.next_multiple_of(GIVE_BACK_BYTES);
+    let written = file.len().map_or(0, |len| len.min(range.end));
+    let end = written / GIVE_BACK_BYTES * GIVE_BACK_BYTES;
+    if begin < end {
+        let _ = file.give_back(begin..end);
+    }
 }
 
 fn frame_seed(id: SegmentId, offset: u64) -> u64 {
