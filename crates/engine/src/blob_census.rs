@@ -127,11 +127,7 @@ impl Database {
         if values == 0 || rows / ROWS_PER_VALUES > values || rows > CHEAP_BYTES && !is_new {
             return Ok(false);
         }
-        let greatest = self
-            .blobs
-            .examinable_of(segments.iter().map(|(id, _)| *id))
-            .last()
-            .copied();
+        let greatest = self.blobs.worth_examining(&segments).last().copied();
         Ok(greatest.is_some() && (has_changed || greatest > was_held))
     }
 

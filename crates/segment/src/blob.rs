@@ -28,6 +28,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const FRAME_BYTES_MAX: usize = 256 << 10;
 const FRAME_HEAD_BYTES: usize = 8;
+/// Segments that are smaller than one in so many parts of what they may have ...
+const SMALL_PART: u64 = 16;
+/// ... are so many at most, but for those that openings leave (rule S29).
+const SMALL_MAX: usize = 16;
 
 /// Where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,23 +193,35 @@ impl BlobStore {
     /// Segments of which every value is named by a row now or never will be (rule S26).
     pub fn examinable(&self) -> Result<BTreeSet<SegmentId>> {
         let listed = self.store.list(SegmentClass::Blob)?.into_iter();
-        Ok(self.examinable_of(listed))
-    }
-
-    /// The same of those that a caller has listed.
-    pub fn examinable_of(&self, listed: impl Iterator<Item = SegmentId>) -> BTreeSet<SegmentId> {
         let state = self.state.lock();
-        listed.filter(|id| state.is_examinable(*id)).collect()
+        Ok(listed.filter(|id| state.is_examinable(*id)).collect())
     }
 
-    /// As `examinable`, with their bytes; new values go to none of these segments from now on.
+    /// Those of `listed`, which are all segments with their bytes, that `examine` would answer: not the one that takes new values, if it is
+    /// small and there are enough small ones (rule S29).
+    pub fn worth_examining(&self, listed: &[(SegmentId, u64)]) -> BTreeSet<SegmentId> {
+        self.worth_it(&self.state.lock(), listed)
+    }
+
+    fn worth_it(&self, state: &State, listed: &[(SegmentId, u64)]) -> BTreeSet<SegmentId> {
+        let least = self.store.geometry().blob_segment_bytes / SMALL_PART;
+        let small = listed.iter().filter(|(_, bytes)| *bytes < least).count();
+        let current = state.current.as_ref().filter(|current| current.end < least);
+        let stays = current.filter(|_| small > SMALL_MAX).map(|current| current.id);
+        let ids = listed.iter().map(|(id, _)| *id);
+        ids.filter(|id| state.is_examinable(*id) && Some(*id) != stays)
+            .collect()
+    }
+
+    /// Segments to be examined, with their bytes: those of `examinable` that are worth it. New values go to none of them from now on.
     pub fn examine(&self) -> Result<BTreeMap<SegmentId, u64>> {
-        let mut known: BTreeSet<SegmentId> = self.store.list(SegmentClass::Blob)?.into_iter().collect();
-        {
+        let listed = self.segments()?;
+        let known = {
             let mut state = self.state.lock();
-            known.retain(|id| state.is_examinable(*id));
+            let known = self.worth_it(&state, &listed);
             state.retire(|current| known.contains(&current));
-        }
+            known
+        };
         // Only now: they do not grow any more.
         known.into_iter().map(|id| self.with_bytes(id)).collect()
     }
