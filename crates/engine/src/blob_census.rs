@@ -207,8 +207,7 @@ impl Database {
     }
 
     fn greatest_examinable(&self, segments: &[(SegmentId, u64)]) -> Option<SegmentId> {
-        let ids = segments.iter().map(|(id, _)| *id);
-        self.blobs.examinable_of(ids).last().copied()
+        self.blobs.worth_examining(segments).last().copied()
     }
 
     fn begin_census(&self) -> Result<Census> {

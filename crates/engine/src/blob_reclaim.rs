@@ -48,7 +48,7 @@ const SEGMENT_IDS: u32 = 1 << 29;
 struct DeadRanges {
     /// Begin to end; disjoint, not touching.
     ranges: BTreeMap<u64, u64>,
-    /// Where the log ended when all was found dead.
+    /// Where the first checkpoint may begin that knows all of it to be dead.
     dead_since: Option<Lsn>,
     room: Room,
 }
@@ -352,9 +352,15 @@ impl Database {
         Ok(progress)
     }
 
+    /// Where only checkpoints begin that have not begun yet: each makes the log longer before it does. One that is being made may have
+    /// begun where the log still ends, and does not know what is found out now (rules S16, S50).
+    fn next_checkpoint(&self) -> Lsn {
+        Lsn::new(self.log.tail().raw() + 1)
+    }
+
     /// Segments that may go, with their bytes. What only waits for a checkpoint makes that due sooner.
     fn droppable_blobs(&self, bytes: &BTreeMap<SegmentId, u64>) -> Vec<(SegmentId, u64)> {
-        let tail = self.log.tail();
+        let next = self.next_checkpoint();
         let checkpoint = self.store.checkpoint().map_or(Lsn::new(0), |found| found.start);
         let mut ready = Vec::new();
         let mut segments = self.upkeep.blobs.segments.lock();
@@ -368,7 +374,7 @@ impl Database {
             if dead.dead_since.is_none() {
                 self.maintenance.note_dropped(*end);
             }
-            if *dead.dead_since.get_or_insert(tail) <= checkpoint {
+            if *dead.dead_since.get_or_insert(next) <= checkpoint {
                 ready.push((*id, *end));
             }
         }

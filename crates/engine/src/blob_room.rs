@@ -31,7 +31,7 @@ type Ranges = BTreeMap<u64, u64>;
 pub(super) struct Room {
     /// Bytes that were noted as dead since the ranges were looked at.
     news: u64,
-    /// What will be given back, and where the log ended when it was known.
+    /// What will be given back, and where the first checkpoint may begin that knows it.
     offered: Option<(Lsn, Ranges)>,
     given: Ranges,
 }
@@ -54,7 +54,7 @@ impl Room {
     }
 
     /// Offers the dead ranges of a segment of so many bytes, if that is worth it; returns the bytes it gives back.
-    fn offer(&mut self, dead: &Ranges, segment_bytes: u64, tail: Lsn) -> Option<u64> {
+    fn offer(&mut self, dead: &Ranges, segment_bytes: u64, next: Lsn) -> Option<u64> {
         let least = (segment_bytes / PART_OF_SEGMENT).max(GIVE_BACK_BYTES);
         if self.offered.is_some() || self.news < least {
             return None;
@@ -64,11 +64,11 @@ impl Room {
         if gain < least {
             return None;
         }
-        self.offered = Some((tail, dead.clone()));
+        self.offered = Some((next, dead.clone()));
         Some(gain)
     }
 
-    /// Takes what was offered before the newest checkpoint began: blocks that were not given back yet. After a crash the segment may
+    /// Takes what the newest checkpoint knows: blocks that were not given back yet. After a crash the segment may
     /// end before a value that was never synced and is known to be dead.
     fn take(&mut self, segment_bytes: u64, checkpoint: Lsn) -> Vec<Range<u64>> {
         let Some((_, ranges)) = self.offered.take_if(|(since, _)| *since <= checkpoint) else {
@@ -101,7 +101,7 @@ impl Database {
 
     /// Blocks to be given back now. Offers what is worth it: the checkpoint it waits for is due sooner.
     pub(super) fn room_to_give(&self, bytes: &BTreeMap<SegmentId, u64>) -> Vec<(SegmentId, Vec<Range<u64>>)> {
-        let tail = self.log.tail();
+        let next = self.next_checkpoint();
         let checkpoint = self.store.checkpoint().map_or(Lsn::new(0), |found| found.start);
         let mut ready = Vec::new();
         let mut segments = self.upkeep.blobs.segments.lock();
@@ -113,7 +113,7 @@ impl Database {
             if !blocks.is_empty() {
                 ready.push((*id, blocks));
             }
-            if let Some(gain) = dead.room.offer(&dead.ranges, *end, tail) {
+            if let Some(gain) = dead.room.offer(&dead.ranges, *end, next) {
                 self.maintenance.note_dropped(gain);
             }
         }

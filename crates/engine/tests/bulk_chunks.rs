@@ -195,7 +195,7 @@ fn rows_that_come_in_some_order_are_written_once_and_so_are_long_ones() {
     let back = steps_back(&loaded(&falling, various));
     assert!(back > 3, "L16: a sequence for each chunk, not {back}");
     let long = |id: u32| PlayRow {
-        memo: Some(Arc::from(vec![id as u8; 2500])),
+        name: vec![id as u8; 1300],
         ..row(id)
     };
     let back = steps_back(&loaded(&shuffled(1..=2_000), long));

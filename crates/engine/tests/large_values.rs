@@ -5,13 +5,14 @@
 #[path = "common/store.rs"]
 mod store;
 
-use pbxt::{Database, KeyChanges, NewVersion, Progress, Table, TableDef};
+use pbxt::{Database, KeyChanges, NewVersion, Options, Progress, Table, TableDef};
 use pbxt_base::RowId;
 use pbxt_io::GIVE_BACK_BYTES;
 use pbxt_rows::{BlobRef, Column, ColumnKind, RowBuilder, Schema};
-use pbxt_segment::SEGMENT_HEADER_BYTES;
+use pbxt_segment::{Geometry, SEGMENT_HEADER_BYTES};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{LARGE, PlayRow, PlayTable, definition};
+use pbxt_testkit::SimDisk;
 use std::sync::Arc;
 use store::Store;
 
@@ -572,4 +573,51 @@ fn values_of_padded_columns_stay() {
         read.unwrap_or_else(|error| panic!("homed: {homes}: {error}"));
         assert!(back == value, "homed: {homes}");
     }
+}
+
+#[test]
+fn a_census_after_every_change_leaves_no_segment_for_every_value() {
+    // S26: a server that has little to do takes one whenever it has a moment.
+    let disk = SimDisk::new();
+    let segment_bytes = 4 << 20;
+    let options = Options {
+        geometry: Geometry {
+            blob_segment_bytes: segment_bytes,
+            ..pbxt_sim::world::geometry()
+        },
+        cache_bytes: 1 << 20,
+        background: false,
+        ..Options::default()
+    };
+    let db = Database::open(Arc::new(disk.clone()), &options).expect("the database opens");
+    let table = PlayTable::create(&db, "t").expect("a new table");
+    let client = Client::new(&db, 1);
+    let mut store = Store {
+        db,
+        table,
+        client,
+        disk,
+    };
+    let rows = insert(&mut store.client, &store.table, 0..1);
+    for id in 1..200 {
+        insert(&mut store.client, &store.table, id..id + 1);
+        let grouped = |row: &PlayRow| PlayRow {
+            group: Some(id),
+            ..row.clone()
+        };
+        let updated = store.client.update(&store.table, rows[0], grouped);
+        assert!(updated.expect("updated").is_some(), "the row is there");
+        store.client.session.commit().expect("committed");
+        while store.db.census_step().expect("taken") == Progress::Worked {}
+    }
+    let segments = store.db.blobs().segments().expect("a listing").len() as u64;
+    let most = 16 + value_bytes(&store).div_ceil(segment_bytes / 16);
+    assert!(segments <= most, "{segments} segments, and {most} would do");
+    // What a census finds in the end is all there is.
+    for (row, _) in store.client.scan(&store.table).expect("read") {
+        store.client.delete(&store.table, row).expect("deleted");
+    }
+    store.client.session.commit().expect("committed");
+    settle(&store);
+    assert_eq!(value_bytes(&store), 0, "nothing is left");
 }

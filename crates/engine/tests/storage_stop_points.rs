@@ -11,7 +11,7 @@ mod store;
 use hold::{hold_at, turn};
 use pbxt::Progress;
 use pbxt_sim::client::Client;
-use pbxt_sim::table::{PlayRow, PlayTable};
+use pbxt_sim::table::{LARGE, PlayRow, PlayTable};
 use std::sync::Arc;
 use store::Store;
 
@@ -102,4 +102,45 @@ fn an_update_between_install_and_clear_keeps_its_word() {
     store.compact();
     assert_eq!(group_of(&mut store.client, &store.table), Some(77));
     store.shows(0..50);
+}
+
+#[test]
+fn room_of_values_found_dead_during_a_checkpoint_waits_for_the_next_one() {
+    // S50: the image that is being finished does not have them, and nothing is logged that would tell the two moments apart.
+    let turn = turn();
+    let mut store = Store::new();
+    let large = |id: u32| PlayRow {
+        memo: Some(Arc::from(vec![id as u8 + 1; LARGE + 5000])),
+        ..Store::row(id)
+    };
+    let rows: Vec<_> = (0..64)
+        .map(|id| store.client.insert(&store.table, &large(id)).expect("inserted"))
+        .collect();
+    store.client.session.commit().expect("committed");
+    for row in rows.iter().skip(1) {
+        store.client.delete(&store.table, *row).expect("deleted");
+    }
+    store.client.session.commit().expect("committed");
+    let room = |store: &Store| store.db.space().expect("the bytes").blob;
+    let before = room(&store);
+    let db = Arc::clone(&store.db);
+    let checkpoint = hold_at(&turn, "checkpoint.after_txns", move || db.checkpoint_step());
+    while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    checkpoint.release().expect("made");
+    while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    let known = pbxt::dead_values(store.db.store()).expect("an image");
+    let known: u64 = known
+        .values()
+        .flatten()
+        .map(|range| range.end - range.start)
+        .sum();
+    assert!(
+        room(&store) + known >= before,
+        "{} bytes were given back, and the image knows of {known} that are dead",
+        before - room(&store)
+    );
+    store.db.checkpoint_step().expect("made");
+    while store.db.upkeep_step(true).expect("worked") == Progress::Worked {}
+    assert!(room(&store) < before / 4, "it comes back in the end");
+    store.shows(0..1);
 }

@@ -20,7 +20,7 @@ use crate::store::SegmentStore;
 use parking_lot::Mutex;
 use pbxt_base::codec::{get_u32, put_u32};
 use pbxt_base::{Addr, AddrClass, Error, PoisonCause, Result, SegmentId, checksum, stop_point};
-use pbxt_io::DiskFile;
+use pbxt_io::{DiskFile, GIVE_BACK_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,6 +28,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const FRAME_BYTES_MAX: usize = 256 << 10;
 const FRAME_HEAD_BYTES: usize = 8;
+/// Segments that are smaller than one in so many parts of what they may have ...
+const SMALL_PART: u64 = 16;
+/// ... are so many at most, but for those that openings leave (rule S29).
+const SMALL_MAX: usize = 16;
 
 /// Where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,8 +154,8 @@ impl BlobStore {
 
     /// Writes a value. Durable after the next `sync` that begins after this returned.
     ///
-    /// A full disk or a failed write is the caller's error alone: nothing refers to the range yet. As nothing holds the
-    /// value (rule S26), its segment is not examined before the next opening.
+    /// A full disk or a failed write is the caller's error alone: nothing refers to the range yet, and what was written of it takes no
+    /// room (rule D10). As nothing holds the value (rule S26), its segment is not examined before the next opening.
     pub fn append(&self, value: &[u8]) -> Result<BlobRef> {
         self.write(value, None)
     }
@@ -189,23 +193,35 @@ impl BlobStore {
     /// Segments of which every value is named by a row now or never will be (rule S26).
     pub fn examinable(&self) -> Result<BTreeSet<SegmentId>> {
         let listed = self.store.list(SegmentClass::Blob)?.into_iter();
-        Ok(self.examinable_of(listed))
-    }
-
-    /// The same of those that a caller has listed.
-    pub fn examinable_of(&self, listed: impl Iterator<Item = SegmentId>) -> BTreeSet<SegmentId> {
         let state = self.state.lock();
-        listed.filter(|id| state.is_examinable(*id)).collect()
+        Ok(listed.filter(|id| state.is_examinable(*id)).collect())
     }
 
-    /// As `examinable`, with their bytes; new values go to none of these segments from now on.
+    /// Those of `listed`, which are all segments with their bytes, that `examine` would answer: not the one that takes new values, if it is
+    /// small and there are enough small ones (rule S29).
+    pub fn worth_examining(&self, listed: &[(SegmentId, u64)]) -> BTreeSet<SegmentId> {
+        self.worth_it(&self.state.lock(), listed)
+    }
+
+    fn worth_it(&self, state: &State, listed: &[(SegmentId, u64)]) -> BTreeSet<SegmentId> {
+        let least = self.store.geometry().blob_segment_bytes / SMALL_PART;
+        let small = listed.iter().filter(|(_, bytes)| *bytes < least).count();
+        let current = state.current.as_ref().filter(|current| current.end < least);
+        let stays = current.filter(|_| small > SMALL_MAX).map(|current| current.id);
+        let ids = listed.iter().map(|(id, _)| *id);
+        ids.filter(|id| state.is_examinable(*id) && Some(*id) != stays)
+            .collect()
+    }
+
+    /// Segments to be examined, with their bytes: those of `examinable` that are worth it. New values go to none of them from now on.
     pub fn examine(&self) -> Result<BTreeMap<SegmentId, u64>> {
-        let mut known: BTreeSet<SegmentId> = self.store.list(SegmentClass::Blob)?.into_iter().collect();
-        {
+        let listed = self.segments()?;
+        let known = {
             let mut state = self.state.lock();
-            known.retain(|id| state.is_examinable(*id));
+            let known = self.worth_it(&state, &listed);
             state.retire(|current| known.contains(&current));
-        }
+            known
+        };
         // Only now: they do not grow any more.
         known.into_iter().map(|id| self.with_bytes(id)).collect()
     }
@@ -216,6 +232,9 @@ impl BlobStore {
         let addr = Addr::in_segment(AddrClass::Blob, id, offset);
         stop_point!("blob.after_reserve");
         let written = write_frames(&*file, value, offset, frame_seed(id, offset));
+        if written.is_err() {
+            give_up(&*file, offset..offset + stored);
+        }
         let mut state = self.state.lock();
         state.in_flight.remove(&addr.raw());
         written?;
@@ -469,6 +488,17 @@ fn unframe(bytes: &mut Vec<u8>, len: usize, seed: u64) -> std::result::Result<()
     }
     bytes.truncate(len);
     Ok(())
+}
+
+/// Gives back what was written of a value that failed: a checkpoint would do so too, but on a full disk there is none for want of this very
+/// room (rule D10). What cannot be given back waits for a census (rule S29).
+fn give_up(file: &dyn DiskFile, range: Range<u64>) {
+    let begin = range.start.next_multiple_of(GIVE_BACK_BYTES);
+    let written = file.len().map_or(0, |len| len.min(range.end));
+    let end = written / GIVE_BACK_BYTES * GIVE_BACK_BYTES;
+    if begin < end {
+        let _ = file.give_back(begin..end);
+    }
 }
 
 fn frame_seed(id: SegmentId, offset: u64) -> u64 {

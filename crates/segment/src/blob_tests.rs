@@ -409,3 +409,33 @@ fn a_failed_write_keeps_a_segment_neither_from_being_examined_nor_from_being_dro
     let next = blobs.append_held(&value(9000), &hold).expect("written");
     assert!(next.addr.segment() > id);
 }
+
+#[test]
+fn a_value_that_finds_no_room_takes_none() {
+    // D10: what is left of it would be the very room that all others lack.
+    let disk = SimDisk::new();
+    let blobs = Arc::new(open(&disk));
+    let hold = blobs.hold();
+    let before = value(9000);
+    let kept = blobs.append_held(&before, &hold).expect("written");
+    disk.set_free_bytes(Some(900 << 10));
+    let free = || disk.free_bytes().expect("an answer");
+    let borders = SEGMENT_HEADER_BYTES as u64 + 2 * GIVE_BACK_BYTES;
+    for _ in 0..3 {
+        let had = free();
+        blobs
+            .append_held(&value(1 << 20), &hold)
+            .expect_err("three frames of four have room");
+        assert!(free() + borders >= had, "{} of {had} are left", free());
+    }
+    let after = value(9001);
+    let next = blobs.append_held(&after, &hold).expect("a small one has room");
+    blobs.sync().expect("synced");
+    for blobs in [&*blobs, &open(&disk.crash(5))] {
+        let mut back = Vec::new();
+        for (blob, expected) in [(&kept, &before), (&next, &after)] {
+            blobs.read(blob, &mut back).expect("readable");
+            assert!(back == *expected);
+        }
+    }
+}
