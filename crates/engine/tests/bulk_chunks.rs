@@ -7,7 +7,7 @@ use common::{put, row, shuffled};
 use pbxt::{Database, KeyChanges, NewVersion, Options, SessionConfig, TableDef};
 use pbxt_segment::SegmentClass;
 use pbxt_sim::client::Client;
-use pbxt_sim::table::{PlayRow, PlayTable, definition};
+use pbxt_sim::table::{LARGE, PlayRow, PlayTable, definition};
 use pbxt_testkit::{Rng, SimDisk};
 use std::sync::Arc;
 
@@ -195,7 +195,8 @@ fn rows_that_come_in_some_order_are_written_once_and_so_are_long_ones() {
     let back = steps_back(&loaded(&falling, various));
     assert!(back > 3, "L16: a sequence for each chunk, not {back}");
     let long = |id: u32| PlayRow {
-        name: vec![id as u8; 1300],
+        name: vec![id as u8; 1390],
+        memo: Some(Arc::from(vec![id as u8; LARGE - 10])),
         ..row(id)
     };
     let back = steps_back(&loaded(&shuffled(1..=2_000), long));
