@@ -368,8 +368,9 @@ impl Life {
                 db.upkeep_step(true).map(|_| ())
             }
         };
-        if matches!(kind, 0..4 | 13) && done.is_ok() {
-            // The flush made all of it durable, and so does a compaction when it begins.
+        // The flush made all of it durable, and so does a compaction when it begins, unless there is no room for the next segment (S55).
+        let is_durable = matches!(kind, 0..4) || kind == 13 && !self.trouble.full;
+        if is_durable && done.is_ok() {
             self.acknowledge(pbxt::FlushAtCommit::Durable);
         }
         let faults = Faults::new();
