@@ -1,5 +1,7 @@
 """Statements that write in special ways: AUTO_INCREMENT, IGNORE, REPLACE, ON DUPLICATE KEY, RETURNING, several tables at once."""
 
+import random
+
 import pytest
 
 
@@ -215,6 +217,24 @@ def test_handler_statements_walk_a_key(twin):
         "`PRIMARY` PREV",
     ):
         twin.ok(f"HANDLER t READ {move}")
+    twin.ok("HANDLER t CLOSE")
+
+
+@pytest.mark.parametrize("index", ["`PRIMARY`", "k", "u"])
+def test_handler_goes_on_from_where_it_found_nothing(twin, index):
+    # X62.
+    twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT, w INT, KEY k (v), UNIQUE u (w)) ENGINE={engine}")
+    twin.ok("INSERT INTO t SELECT seq * 3, seq DIV 4 * 2, seq * 3 FROM seq_1_to_20")
+    twin.ok("DELETE FROM t WHERE n % 15 = 0")
+    twin.ok("HANDLER t OPEN")
+    for ends in (("FIRST", "PREV", "NEXT", "NEXT"), ("LAST", "NEXT", "PREV", "PREV"), ("= (100)", "PREV"), ("= (4)", "NEXT"), ("= (4)", "PREV", "NEXT")):
+        for move in ends:
+            twin.ok(f"HANDLER t READ {index} {move}")
+    choose = random.Random(f"62 {index}")
+    for _ in range(400):
+        key = choose.randrange(-2, 66 if index != "k" else 14)
+        search = f"{choose.choice(['=', '>=', '>', '<=', '<'])} ({key})"
+        twin.ok(f"HANDLER t READ {index} {choose.choice([search, 'NEXT', 'PREV', 'NEXT', 'PREV', choose.choice(['FIRST', 'LAST'])])}")
     twin.ok("HANDLER t CLOSE")
 
 

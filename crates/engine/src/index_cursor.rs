@@ -5,8 +5,8 @@
 //! Rules: T11 of the visible events of one (key, row id) the greatest LSN decides, the entry wins at equal LSN. T22 where
 //! the row is locked first, its events are read again afterwards. X12 an entry found dead for everyone is marked so that
 //! later readers pass it without a look at the row. X16 entries that the host does not want are passed before anything of their
-//! row is read, locked or noted. X49 a search for one whole key knows that key only. X58 a hint may lead to its row at once. X56 lone entries are taken many at once. AL20 an index that an ALTER has built answers for
-//! snapshots since.
+//! row is read, locked or noted. X49 a search for one whole key knows that key only. X58 a hint may lead to its row at once. X56 lone entries are taken many at once. X62 where a scan stands. AL20 an index that an
+//! ALTER has built answers for snapshots since.
 //! Latches and I/O: none held between calls. Entries are immutable and live as long as the tree.
 
 use crate::cursor::{Access, Cursor};
@@ -34,6 +34,8 @@ mod handful;
 mod hint;
 #[path = "index_lone.rs"]
 mod lone;
+#[path = "index_moves.rs"]
+mod moves;
 #[path = "index_probe.rs"]
 mod probe;
 #[path = "index_ranges.rs"]
@@ -43,6 +45,7 @@ mod show;
 use handful::Handful;
 use hint::HintWalk;
 use lone::LoneWalk;
+use moves::{Stand, behind};
 pub(crate) use ranges::IndexRange;
 use ranges::ReadRanges;
 use show::SecondLook;
@@ -77,6 +80,9 @@ pub(crate) struct IndexScan {
     entries: MergedCursor,
     forward: bool,
     ended: bool,
+    /// It has, for who wanted rows of the prefix only.
+    ended_with_prefix: bool,
+    stand: Stand,
     /// Only entries under one key were sought: whoever goes on to others seeks again (rule X49).
     is_of_key: bool,
     prefix: Vec<u8>,
@@ -296,12 +302,9 @@ impl Cursor {
         {
             return Ok(true);
         }
-        let (from, forward) = match seek {
-            Seek::Exact | Seek::Key | Seek::OrNext => (SeekPos::lower_bound(prefix), true),
-            Seek::After => (SeekPos::upper_bound(prefix), true),
-            Seek::OrPrev | Seek::Last => (SeekPos::upper_bound(prefix), false),
-            Seek::Before => (SeekPos::lower_bound(prefix), false),
-        };
+        let (stand, forward) = Stand::of_seek(seek);
+        let from = stand.place_of(prefix);
+        self.index.stand = stand;
         if self.is_noting {
             self.note_seek(session, prefix, seek);
         }
@@ -313,9 +316,12 @@ impl Cursor {
         self.index.wishes_prefix = seek == Seek::Last;
         self.index.must_match = matches!(seek, Seek::Exact | Seek::Key | Seek::Last);
         let found = self.advance(session, table, show);
-        self.index.must_match = false;
-        if let Some(hint) = hint.filter(|_| matches!(found, Ok(true))) {
-            self.set_hint(hint);
+        self.index.ended_with_prefix = std::mem::take(&mut self.index.must_match);
+        if matches!(found, Ok(true)) {
+            self.index.stand = Stand::Row;
+            if let Some(hint) = hint {
+                self.set_hint(hint);
+            }
         }
         found
     }
@@ -340,67 +346,25 @@ impl Cursor {
         let table = Arc::clone(&self.table);
         let index = self.index_of(&table)?;
         self.leave_row();
-        let from = if last { SeekPos::END } else { SeekPos::START };
+        let stand = if last {
+            Stand::BehindPrefix
+        } else {
+            Stand::BeforePrefix
+        };
+        // Of all keys.
+        self.index.prefix.clear();
+        self.index.stand = stand;
+        self.index.ended_with_prefix = false;
         self.index.wishes_prefix = false;
         if self.is_noting {
             self.note_open_range(session, KeyRange::everything(), !last);
         }
-        self.index.begin(&session.db, index, &from, !last)?;
-        self.advance(session, &table, show)
-    }
-
-    /// Goes to the next or previous row. With `same` only rows that begin with the prefix of the last seek count.
-    pub fn index_move(
-        &mut self,
-        session: &mut Session,
-        forward: bool,
-        same: bool,
-        show: impl FnMut(&RowVersion<'_>) -> Result<()>,
-    ) -> Result<bool> {
-        self.index_move_showing(session, forward, same, show)
-    }
-
-    /// `index_move` for those who can do with the index entry.
-    pub(crate) fn index_move_showing(
-        &mut self,
-        session: &mut Session,
-        forward: bool,
-        same: bool,
-        mut show: impl Show,
-    ) -> Result<bool> {
-        if self.goes_on_in_handful(forward, same, &show) && self.serve_handful(session, same, &mut show)? {
-            return Ok(true);
+        self.index
+            .begin(&session.db, index, &stand.place_of(&[]), !last)?;
+        let found = self.advance(session, &table, show);
+        if matches!(found, Ok(true)) {
+            self.index.stand = Stand::Row;
         }
-        self.resume_index(session)?;
-        let table = self.borrow_table();
-        let found = self.move_in(session, &table, (forward, same), show);
-        self.give_back(table);
-        found
-    }
-
-    fn move_in(
-        &mut self,
-        session: &mut Session,
-        table: &Arc<Table>,
-        (forward, same): (bool, bool),
-        mut show: impl Show,
-    ) -> Result<bool> {
-        if self.comes_back() && self.show_again(session, table, &mut show)? {
-            return Ok(true);
-        }
-        let in_strip = self.index.lone.is_waiting() && self.goes_on_in_strip(forward, same, &show);
-        // Where entries of a strip are left, the cursor stands behind them.
-        let is_outgrown = (!in_strip && self.index.leave_strip())
-            || (self.is_noting && self.index.noted.is_outgrown_by(same))
-            || (self.index.is_of_key && !same)
-            || self.index.is_outdated;
-        let is_waiting = in_strip || self.index.ahead.is_waiting() || self.index.handful.is_waiting();
-        if is_outgrown || forward != self.index.forward || !is_waiting {
-            self.renew(session, table, forward, is_outgrown)?;
-        }
-        self.index.must_match = same;
-        let found = self.advance(session, table, show);
-        self.index.must_match = false;
         found
     }
 
@@ -417,36 +381,6 @@ impl Cursor {
             .lone
             .last()
             .map_or(&self.index.current_key, |(key, _)| key)
-    }
-
-    /// Seeks again behind the row last shown, if the direction changes or the index has other parts by now.
-    fn renew(
-        &mut self,
-        session: &mut Session,
-        table: &Table,
-        forward: bool,
-        is_outgrown: bool,
-    ) -> Result<()> {
-        let index = self.index_of(table)?;
-        let is_current = || {
-            let parts = self.index.parts.as_ref();
-            parts.is_some_and(|parts| index.is_unchanged(self.index.installs) || index.has_parts(parts))
-        };
-        if !is_outgrown && forward == self.index.forward && is_current() {
-            return Ok(());
-        }
-        if self.index.ended && forward == self.index.forward {
-            return Ok(());
-        }
-        if self.is_noting {
-            self.note_renewal(session, forward);
-        }
-        let key = std::mem::take(&mut self.index.current_key);
-        let row = self.index.current_row;
-        let from = behind(&key, row, forward);
-        let begun = self.index.begin(&session.db, index, &from, forward);
-        self.index.current_key = key;
-        begun
     }
 
     /// Goes to the next row that is shown.
@@ -711,15 +645,6 @@ impl Cursor {
             }
         }
         Ok(decide_events(&self.view.viewer, self.index.events.iter().copied()) != EventDecision::Absent)
-    }
-}
-
-/// The place behind all events of a row under a key.
-fn behind(key: &[u8], row: RowId, forward: bool) -> SeekPos<'_> {
-    if forward {
-        SeekPos::after(key, row, Lsn::new(u64::MAX), Sign::Entry)
-    } else {
-        SeekPos::before(key, row, Lsn::new(0), Sign::Anti)
     }
 }
 

@@ -6,7 +6,7 @@
 //! Rules: X58. B2 the row's word is loaded before the shape is.
 //! Latches and I/O: none held between calls; reading a hinted row may load its block or its chunk of the log.
 
-use super::{Access, Cursor, Index, IndexScan, Seek, Session, Show, Table};
+use super::{Access, Cursor, Index, IndexScan, Seek, Session, Show, Stand, Table};
 use crate::error::Result;
 use crate::key_hints::{HintsOfIndex, SEEKS_TOLD};
 use crate::version::RowVersion;
@@ -61,6 +61,7 @@ impl IndexScan {
         self.current_row = row;
         self.forward = true;
         self.ended = false;
+        self.stand = Stand::Row;
         self.is_of_key = true;
         self.is_outdated = true;
         self.wishes_prefix = false;
