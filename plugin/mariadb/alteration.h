@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "pbxt_alter.h"
 #include "plugin.h"
 
 namespace pbxt {

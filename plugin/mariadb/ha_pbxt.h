@@ -9,12 +9,14 @@
 #ifndef PBXT_PLUGIN_HA_PBXT_H
 #define PBXT_PLUGIN_HA_PBXT_H
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "foreign_keys.h"
 #include "open_table.h"
+#include "pbxt_alter.h"
 #include "pbxt_ranges.h"
 #include "plugin.h"
 #include "rows_done.h"
@@ -216,10 +218,12 @@ class ha_pbxt final : public handler {
   int alter(TABLE* altered, Alter_inplace_info* info);
   int raise_next_value(const Alter_inplace_info* info);
   void forget_next_value(const TABLE* altered, const Alter_inplace_info* info);
-  /* pbxt_index_build_run or pbxt_index_build_catch_up. */
-  using BuildStep = pbxt_status(pbxt_index_build*, void (*)(void*, uint64_t, uint64_t), void*);
+  using BuildReport = void(void* thd, uint64_t done, uint64_t total);
+  /* One of the pbxt_index_build_... that take long. */
+  using BuildStep = std::function<pbxt_status(pbxt_index_build*, BuildReport*, void*)>;
   int begin_build(TABLE* altered, Alter_inplace_info* info);
-  int build_indexes(TABLE* altered, pbxt_index_build* build, BuildStep* step);
+  int build_indexes(TABLE* altered, pbxt_index_build* build, const BuildStep& step);
+  int catch_up_parts(TABLE* altered, inplace_alter_handler_ctx** contexts);
   int report_duplicate(TABLE* altered, pbxt_index_build* build);
   int key_duplicated();
   int taken_by(uint64_t row_id);

@@ -225,7 +225,7 @@ int ha_pbxt::begin_build(TABLE* altered, Alter_inplace_info* info) {
 }
 
 /* Builds the indexes that are added, one handler after the other, or adds what was changed since. */
-int ha_pbxt::build_indexes(TABLE* altered, pbxt_index_build* build, BuildStep* step) {
+int ha_pbxt::build_indexes(TABLE* altered, pbxt_index_build* build, const BuildStep& step) {
   if (!build) return 0;
   THD* thd = ha_thd();
   thd_progress_init(thd, 1);
@@ -235,9 +235,31 @@ int ha_pbxt::build_indexes(TABLE* altered, pbxt_index_build* build, BuildStep* s
   return to_build_error(status, thd);
 }
 
+/* Rule AL35: parts fall behind while others are built, or catch up. */
+int ha_pbxt::catch_up_parts(TABLE* altered, inplace_alter_handler_ctx** contexts) {
+  int made = 0;
+  BuildStep round = [&made](pbxt_index_build* build, BuildReport* report, void* thd) {
+    int is_made = 0;
+    pbxt_status status = pbxt_index_build_catch_up_beside(build, report, thd, &is_made);
+    made += is_made;
+    return status;
+  };
+  do {
+    made = 0;
+    for (inplace_alter_handler_ctx** each = contexts; *each; each++) {
+      if (int error = build_indexes(altered, context_of(*each)->build, round)) return error;
+    }
+  } while (made);
+  return 0;
+}
+
+/* Of a table with parts, called for one after the other. */
 bool ha_pbxt::inplace_alter_table(TABLE* altered, Alter_inplace_info* info) {
   int error = begin_build(altered, info);
   if (!error) error = build_indexes(altered, context_of(info->handler_ctx)->build, pbxt_index_build_run);
+  inplace_alter_handler_ctx **parts = info->group_commit_ctx, **last = parts;
+  while (last && last[0] && last[1]) last++;
+  if (!error && last && *last == info->handler_ctx) error = catch_up_parts(altered, parts);
   if (error && !ha_thd()->is_error()) print_error(error, MYF(0));
   return error != 0;
 }

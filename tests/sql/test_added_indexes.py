@@ -282,6 +282,29 @@ def test_writers_go_on_while_an_index_is_built(db):
     healthy(db)
 
 
+def test_parts_that_were_built_first_catch_up_beside_writers(db):
+    db.ok(
+        "CREATE TABLE t (n INT PRIMARY KEY, a INT NOT NULL, w VARCHAR(60)) ENGINE={engine} PARTITION BY RANGE (n)"
+        " (PARTITION a VALUES LESS THAN (20001), PARTITION b VALUES LESS THAN (20002), PARTITION z VALUES LESS THAN MAXVALUE)"
+    )
+    db.ok("INSERT INTO t SELECT seq, seq, CONCAT(SHA1(seq), seq) FROM seq_1_to_700000")
+    counters = "SHOW GLOBAL STATUS LIKE 'Pbxt_build_rows_%'"
+    before = db.rows(counters)
+    builder, writer = db.session(), db.session()
+    number = builder.thread_id()
+    build = builder.later("ALTER TABLE t ADD KEY x (a), ADD KEY y (w), ALGORITHM=NOCOPY, LOCK=NONE")
+    wait_for(lambda: not build.is_alive() or float(db.rows(PROGRESS.format(number))[0][2]) > 0, 60, "progress")
+    # By then the first part is built.
+    time.sleep(0.5)
+    assert writer.affected("UPDATE t PARTITION (a) SET a = -a") == 20_000
+    assert build.is_alive(), "the last part was built before others wrote"
+    assert build.result(120).error is None
+    beside, held = (int(after[1]) - int(was[1]) for after, was in zip(db.rows(counters), before, strict=True))
+    assert (beside, held) == (20_000, 0), "AL35"
+    assert db.value("SELECT COUNT(*) FROM t FORCE INDEX (x) WHERE a < 0") == 20_000
+    healthy(db)
+
+
 def test_a_duplicate_that_comes_while_an_index_is_built_is_told(db):
     db.ok("CREATE TABLE t (n INT PRIMARY KEY, a INT NOT NULL) ENGINE={engine}")
     db.ok("INSERT INTO t SELECT seq, seq FROM seq_1_to_600000")

@@ -177,7 +177,10 @@ typedef struct pbxt_counters { /* totals since open unless "now" is said */
   uint64_t block_cache_budget_bytes_now, block_cache_bytes_now, block_cache_hits, block_cache_misses;
   uint64_t checkpoints_made, checkpoints_failed, checkpoints_running_now, checkpoint_last_millis;
   uint64_t log_bytes_behind_checkpoint_now, hot_log_bytes_now, gone_rows_now;
-  uint64_t segments_compacted, rows_homed, merge_bytes_read, merge_bytes_written;
+  uint64_t segments_compacted, rows_homed;
+  /* written while an index was built, and brought into it beside writers, or while nobody could write */
+  uint64_t build_rows_beside, build_rows_held;
+  uint64_t merge_bytes_read, merge_bytes_written;
   uint64_t row_runs_now, row_pieces_now, row_run_bytes_now;
   uint64_t index_runs_now, index_pieces_now, index_run_bytes_now;
   uint64_t background_jobs_now; /* 0: nothing is running or due */
@@ -500,45 +503,6 @@ pbxt_status pbxt_table_rename(pbxt_db* db, pbxt_session* session, const char* fr
  * Constraints of other tables follow columns that have other names now. */
 pbxt_status pbxt_table_redefine(pbxt_db* db, pbxt_session* session, const pbxt_table_def* def);
 
-/* What columns and indexes of a changed definition were before: their numbers then, or -1 for what is added.
- */
-typedef struct pbxt_alteration {
-  const int32_t* columns; /* one for each column of the definition */
-  const int32_t* indexes; /* one for each index */
-} pbxt_alteration;
-/* Whether pbxt_tables_alter would do this: PBXT_NEEDS_COPY, and pbxt_error_text says why not. *adds_indexes
- * is 1 if indexes have to be built first. */
-pbxt_status pbxt_table_check_alter(pbxt_db* db, const pbxt_table_def* def, const pbxt_alteration* change,
-                                   int* adds_indexes);
-
-/* Indexes that a table is to get, built over the rows it has. Files of what is closed without having been
- * given to pbxt_tables_alter are removed. One thread at a time. */
-typedef struct pbxt_index_build pbxt_index_build;
-/* Waits until nobody changes the table, and takes a snapshot. From here on rows may be read and changed.
- * Definition and alteration have to be those of the ALTER. */
-pbxt_status pbxt_index_build_open(pbxt_db* db, pbxt_session* session, const pbxt_table_def* def,
-                                  const pbxt_alteration* change, pbxt_index_build** out);
-/* Builds them, with most of what is changed meanwhile. Can be stopped by kill. PBXT_DUPLICATE_KEY: see
- * pbxt_index_build_refused. progress may be NULL. */
-pbxt_status pbxt_index_build_run(pbxt_index_build* build,
-                                 void (*progress)(void* ctx, uint64_t done, uint64_t total), void* ctx);
-/* Adds what was changed since, as far as the transactions that did it are over. pbxt_tables_alter does so,
- * too; before it, while nobody can change the table any more, a row that is one too many can still be shown.
- * Otherwise as pbxt_index_build_run. */
-pbxt_status pbxt_index_build_catch_up(pbxt_index_build* build,
-                                      void (*progress)(void* ctx, uint64_t done, uint64_t total), void* ctx);
-/* After PBXT_DUPLICATE_KEY: fills record, of the new definition, with the row whose key another row has in
- * the index *index; large values in it live until the build is closed. PBXT_NOT_FOUND if there is none. */
-pbxt_status pbxt_index_build_refused(pbxt_index_build* build, uint8_t* record, uint32_t* index);
-void pbxt_index_build_close(pbxt_index_build* build);
-
-/* Gives tables other columns and indexes, all of them or none. No row is touched: rows that are there have in
- * added columns what the default record says. The definition holds for each of the tables, whose names are
- * given. Whoever has one of them open is told PBXT_DEF_CHANGED at the next bind. Indexes that are added
- * are built for each of the tables; the builds are closed by this call, whatever it answers. */
-pbxt_status pbxt_tables_alter(pbxt_db* db, pbxt_session* session, const pbxt_table_def* def,
-                              const pbxt_alteration* change, const pbxt_text* names, uint32_t name_count,
-                              pbxt_index_build* const* builds, uint32_t build_count);
 pbxt_status pbxt_table_truncate(pbxt_db* db, pbxt_session* session, const char* name, size_t name_len);
 int pbxt_table_exists(pbxt_db* db, const char* name, size_t name_len);
 /* Calls f for each table whose name begins with prefix, in name order, until f returns non-zero. No latch is

@@ -1,4 +1,5 @@
-//! ALTER in place: a changed definition with what its columns and indexes were before, and indexes that are built for it.
+//! ALTER in place: a changed definition with what its columns and indexes were before, and indexes that are built for it. The contract is
+//! `include/pbxt_alter.h`.
 
 use crate::cursor::record_mut;
 use crate::database::{PbxtDb, database};
@@ -121,6 +122,24 @@ pub unsafe extern "C" fn pbxt_index_build_run(
         // SAFETY: a valid handle.
         let build = unsafe { &mut index_build(handle)?.build };
         Ok(build.run(&mut advance(progress, ctx))?)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_index_build_catch_up_beside(
+    handle: *mut PbxtIndexBuild,
+    progress: Report,
+    ctx: *mut c_void,
+    made: *mut i32,
+) -> Status {
+    call(|| {
+        // SAFETY: a valid handle.
+        let build = unsafe { &mut index_build(handle)?.build };
+        let is_made = build.catch_up_beside(&mut advance(progress, ctx))?;
+        // SAFETY: a place of the caller.
+        unsafe { *made = i32::from(is_made) };
+        Ok(())
     })
 }
 

@@ -106,6 +106,8 @@ pub struct PbxtCounters {
     pub gone_rows_now: u64,
     pub segments_compacted: u64,
     pub rows_homed: u64,
+    pub build_rows_beside: u64,
+    pub build_rows_held: u64,
     pub merge_bytes_read: u64,
     pub merge_bytes_written: u64,
     pub row_runs_now: u64,
@@ -192,7 +194,7 @@ pub unsafe extern "C" fn pbxt_get_counters(db: *mut PbxtDb, out: *mut PbxtCounte
             index_run_bytes_now: now.index_runs.bytes,
             background_jobs_now: now.background_jobs,
             read_only: u64::from(now.is_read_only),
-            ..space_and_scrub(&now)
+            ..space_scrub_and_builds(&now)
         };
         // SAFETY: a place of the caller.
         unsafe { *out = counters };
@@ -200,10 +202,12 @@ pub unsafe extern "C" fn pbxt_get_counters(db: *mut PbxtDb, out: *mut PbxtCounte
     })
 }
 
-/// The counters that say what the bytes on disk are for, and what came of reading them.
-fn space_and_scrub(now: &pbxt::Status) -> PbxtCounters {
+/// The counters that say what the bytes on disk are for, what came of reading them, and of builds of indexes.
+fn space_scrub_and_builds(now: &pbxt::Status) -> PbxtCounters {
     let (space, scrub): (&Space, &ScrubStatus) = (&now.space, &now.scrub);
     PbxtCounters {
+        build_rows_beside: now.build_rows_beside,
+        build_rows_held: now.build_rows_held,
         scrub_passes: scrub.passes,
         scrub_bytes_read: scrub.bytes_read,
         scrub_damage_found: scrub.damage_found,

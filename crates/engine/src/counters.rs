@@ -47,6 +47,10 @@ pub struct Counters {
     pub parents_looked_up: Counter,
     /// Rows that actions of constraints deleted or changed.
     pub rows_acted_on: Counter,
+    /// Rows written beside the build of an index and brought into it beside writers (rule AL29).
+    pub build_rows_beside: Counter,
+    /// The same, brought into it while nobody could write the table.
+    pub build_rows_held: Counter,
     /// Microseconds the last recovery took.
     pub recovery_micros: Counter,
     /// Records it read.

@@ -26,7 +26,7 @@ use crate::index_keys::RowKeys;
 use crate::session::{Isolation, Session, SessionConfig};
 use crate::table::Table;
 use crate::touched::Watch;
-use catch_up::{ROUNDS_MAX, ROWS_LEFT};
+use catch_up::ROUNDS_MAX;
 use pbxt_base::{CommitTs, IndexId, Lsn, RowId, TxnId, planted, stop_point};
 use pbxt_index::Run;
 use pbxt_segment::SegmentClass;
@@ -56,6 +56,8 @@ pub struct IndexBuild {
     /// What changed since, for each index, the oldest first.
     changes: Vec<Vec<Arc<Run>>>,
     rounds: u64,
+    /// Of these, until it had been run.
+    rounds_before: u64,
     /// A round was not finished: the rows that were noted for it are forgotten.
     is_broken: bool,
     /// Records of the log that name them.
@@ -168,6 +170,7 @@ impl Database {
             cut: table.sweep.cut(),
             changes: vec![Vec::new(); numbers.len()],
             rounds: 0,
+            rounds_before: 0,
             is_broken: false,
             numbers,
             next: Arc::new(table.altered(next, None)),
@@ -202,11 +205,8 @@ impl IndexBuild {
         self.build_runs(&sorter, &last, &mut pulse)?;
         drop(pulse);
         stop_point!("build.after_files");
-        while self.rounds < ROUNDS_MAX && self.watch.rows().count() > ROWS_LEFT {
-            if !self.catch_up(Self::PATIENCE, progress)? {
-                break;
-            }
-        }
+        while self.rounds < ROUNDS_MAX && self.catch_up_if_many(progress)? {}
+        self.rounds_before = self.rounds;
         Ok(())
     }
 

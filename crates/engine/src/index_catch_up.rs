@@ -14,6 +14,7 @@ use super::{IndexBuild, pulse_of};
 use crate::bulk::{Share, duplicate, least_chunk};
 use crate::bulk_files::Held;
 use crate::bulk_keys::Pulse;
+use crate::counters::{Counter, Counters};
 use crate::cursor::{Bind, Cursor};
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Rows written meanwhile that are left to the last round: a tenth of a second, in which nobody writes.
-pub(super) const ROWS_LEFT: u64 = 10_000;
+const ROWS_LEFT: u64 = 10_000;
 /// Rounds beside writers at most: who writes faster than this catches up waits in the last one.
 pub(super) const ROUNDS_MAX: u64 = 20;
 /// How often it looks.
@@ -123,12 +124,39 @@ impl IndexBuild {
     /// How long a round usually waits for the transactions that wrote its rows.
     pub const PATIENCE: Duration = Duration::from_secs(2);
 
+    /// One round beside writers, if more rows have been written than the last round is to have. False if there is none to make, or it
+    /// could not be made. For builds of several tables that become part of them together: what was built first falls behind while
+    /// others are built (rule AL35). As often as may be; false too when as many were made as are worth it.
+    ///
+    /// # Errors
+    /// As `catch_up`.
+    pub fn catch_up_beside(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        Ok(self.rounds - self.rounds_before < ROUNDS_MAX && self.catch_up_if_many(progress)?)
+    }
+
+    pub(super) fn catch_up_if_many(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        if self.watch.rows().count() <= ROWS_LEFT {
+            return Ok(false);
+        }
+        self.gather(Self::PATIENCE, progress, |counters| &counters.build_rows_beside)
+    }
+
     /// One round: the index gets what was written so far. False if a transaction that has written rows is not over within
     /// `patience`; then nothing was done. `progress` is told how much is done, and of how much.
     ///
     /// # Errors
     /// `DuplicateKey` if two rows have a key that only one may have (see `show_refused`); `Killed`. No ALTER takes the build then.
     pub fn catch_up(&mut self, patience: Duration, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        self.gather(patience, progress, |counters| &counters.build_rows_held)
+    }
+
+    /// As `catch_up`; says where the rows are counted.
+    fn gather(
+        &mut self,
+        patience: Duration,
+        progress: &mut dyn FnMut(u64, u64),
+        counted: fn(&Counters) -> &Counter,
+    ) -> Result<bool> {
         if self.watch.rows().count() == 0 {
             return Ok(true);
         }
@@ -140,7 +168,7 @@ impl IndexBuild {
                 return waited;
             }
         }
-        self.round(first, progress)?;
+        self.round(first, progress, counted)?;
         Ok(true)
     }
 
@@ -150,7 +178,7 @@ impl IndexBuild {
         if rows.is_empty() {
             return Ok(());
         }
-        self.round(rows, &mut |_, _| {})
+        self.round(rows, &mut |_, _| {}, |counters| &counters.build_rows_held)
     }
 
     /// Rule AL29: whoever wrote a row that is noted is over, and a snapshot taken now says what became of it.
@@ -173,7 +201,12 @@ impl IndexBuild {
     }
 
     /// Writes what became of these rows, and of those written until the new snapshot.
-    fn round(&mut self, mut rows: RoaringTreemap, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    fn round(
+        &mut self,
+        mut rows: RoaringTreemap,
+        progress: &mut dyn FnMut(u64, u64),
+        counted: fn(&Counters) -> &Counter,
+    ) -> Result<()> {
         let mut next = self.reader.guest();
         let stands_at = next.snapshot();
         // Rule AL29: some of these are seen by the snapshot, and some of their writers are not over.
@@ -194,6 +227,7 @@ impl IndexBuild {
             return Err(duplicate(&self.next, number, second));
         }
         self.is_broken = false;
+        counted(&self.db.counters).add(rows.len());
         Ok(())
     }
 

@@ -83,6 +83,10 @@ pub struct Status {
     pub index_runs: RunTotals,
     pub segments_compacted: u64,
     pub rows_homed: u64,
+    /// Rows that were written while an index was built and came into it beside writers.
+    pub build_rows_beside: u64,
+    /// The same, while nobody could write the table.
+    pub build_rows_held: u64,
     pub merge_bytes_read: u64,
     pub merge_bytes_written: u64,
     /// Background work that is running or due now; see `Database::background_jobs`.
@@ -276,6 +280,8 @@ impl Database {
             index_runs: indexes.map(Index::run_totals).sum(),
             segments_compacted: upkeep.segments_compacted.get(),
             rows_homed: upkeep.rows_homed.get(),
+            build_rows_beside: counters.build_rows_beside.get(),
+            build_rows_held: counters.build_rows_held.get(),
             merge_bytes_read: upkeep.merge_bytes_read.get(),
             merge_bytes_written: upkeep.merge_bytes_written.get(),
             background_jobs: self.background_jobs()?,

@@ -726,3 +726,43 @@ fn changes_of_a_round_are_one_run() {
     bench.finish(underway).expect("altered");
     bench.look();
 }
+
+/// Rule AL35: a build that waits for others makes rounds of what is worth one, and leaves little to the last one.
+#[test]
+fn a_build_that_waits_for_others_makes_rounds_of_what_is_much() {
+    let mut bench = Bench::new(wide());
+    bench.fill(0..11_000);
+    let mut underway = bench.begin(MORE, false);
+    let mut beside = || underway.build.catch_up_beside(&mut |_, _| {}).expect("caught up");
+    assert!(!beside(), "AL35: nothing was written");
+    bench.change(2, 1 << 32);
+    assert!(!beside(), "AL35: a tenth of a second is left to the last round");
+    bench.change(1, 1 << 33);
+    assert!(beside(), "AL35: more than 10,000 rows");
+    assert!(!beside(), "AL35: nothing is left");
+    let held = bench.db.counters.build_rows_held.get();
+    bench.change(100, 1 << 34);
+    bench.finish(underway).expect("altered");
+    assert_eq!(bench.db.counters.build_rows_held.get() - held, 110, "AL35");
+    assert_eq!(bench.db.counters.build_rows_beside.get(), 11_000, "AL35");
+    bench.look();
+}
+
+/// Rule AL35: who writes faster than rounds are made does not keep the ALTER from its end.
+#[test]
+fn rounds_for_what_was_built_first_end() {
+    let mut bench = Bench::new(wide());
+    bench.fill(0..10_500);
+    let mut underway = bench.begin(MORE, false);
+    let mut made = 0;
+    loop {
+        bench.change(1, made << 32);
+        if !underway.build.catch_up_beside(&mut |_, _| {}).expect("caught up") {
+            break;
+        }
+        made += 1;
+    }
+    assert_eq!(made, 20, "AL35");
+    bench.finish(underway).expect("altered");
+    bench.look();
+}
