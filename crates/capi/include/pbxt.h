@@ -626,7 +626,7 @@ pbxt_status pbxt_cursor_bind(pbxt_cursor* cursor, pbxt_session* session,
 int pbxt_reads_newest(pbxt_cursor* cursor, pbxt_session* session);
 void pbxt_cursor_unbind(pbxt_cursor* cursor);
 /* Bit i of the bitmap = column i must be filled by reads. NULL = all. Takes effect at the next
- * scan_start/index_start/fetch. */
+ * scan_start/index_start/fetch. A row that is given to pbxt_update has been read with all columns. */
 pbxt_status pbxt_cursor_columns(pbxt_cursor* cursor, const uint8_t* bitmap, size_t bytes);
 
 /* What must hold for the value of a column. Bounds are values as they stand in the record, of VAR and BLOB

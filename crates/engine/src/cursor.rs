@@ -318,7 +318,8 @@ impl Cursor {
             self.view.viewer.own = session.work.txn;
             let judge = |view: &mut View| view.judge(&session.db, base.stamp, &crossbeam_epoch::pin());
             let verdict = self.view.kept(base.stamp.txn);
-            if verdict.unwrap_or_else(|| judge(&mut self.view)) != Verdict::Visible {
+            let verdict = verdict.map_or_else(|| judge(&mut self.view), Ok)?;
+            if verdict != Verdict::Visible {
                 return Ok(Visit::Hidden);
             }
         }

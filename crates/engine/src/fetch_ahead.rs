@@ -345,6 +345,26 @@ impl FetchAhead {
         self.bytes() < self.room()
     }
 
+    /// Key, row id, payload and schema version of the next entry, if its row is kept. `pass_kept` goes on behind it.
+    #[inline]
+    pub(crate) fn kept(&self) -> Option<(&[u8], RowId, &[u8], u16)> {
+        let entry = self.entries.get(self.at)?;
+        if !matches!(entry.known, Known::Payload) {
+            return None;
+        }
+        let before = self.at.checked_sub(1).map_or(0, |at| self.entries[at].key_end);
+        let key = &self.keys[before as usize..entry.key_end as usize];
+        let start = entry.payload_start as usize;
+        let payload = &self.payloads[start..start + entry.payload_len as usize];
+        Some((key, entry.row, payload, entry.schema_version))
+    }
+
+    /// See `kept`.
+    #[inline]
+    pub(crate) fn pass_kept(&mut self) {
+        self.at += 1;
+    }
+
     /// The next entry that is or may be visible.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Turn<'_>> {

@@ -381,6 +381,8 @@ pub struct HostCursor {
     host: Arc<HostTable>,
     pub(crate) cursor: Cursor,
     projection: Projection,
+    /// It has all columns.
+    is_whole: bool,
     values: RowValues,
     payload: Vec<u8>,
     keys: KeyChanges,
@@ -414,6 +416,7 @@ impl HostCursor {
             projection: host
                 .codec
                 .projection(ColumnSet::all(host.codec.layout().columns().len())),
+            is_whole: true,
             values: RowValues::new(host.db.blobs()),
             payload: Vec::new(),
             keys: KeyChanges::new(),
@@ -653,6 +656,12 @@ impl HostCursor {
         old: HostRecord<'_>,
         new: HostRecord<'_>,
     ) -> Result<bool> {
+        if !self.is_whole {
+            return Err(Error::Invalid(format!(
+                "a row of table '{}' is to be changed, but this cursor reads some of its columns only: let it read all of them before",
+                self.host.table.name()
+            )));
+        }
         if self.foreign.checks {
             return self.update_checked(session, row, old, new);
         }

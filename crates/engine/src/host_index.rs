@@ -169,6 +169,7 @@ impl HostCursor {
         if *self.projection.columns() == columns {
             return;
         }
+        self.is_whole = columns == ColumnSet::all(self.host.codec.layout().columns().len());
         self.projection = self.host.codec.projection(columns);
         if let Some((index, _)) = self.covering {
             self.covering = self.coverage(index, &self.host.makers[index]);

@@ -316,12 +316,14 @@ impl Cursor {
         self.index.wishes_prefix = seek == Seek::Last;
         self.index.must_match = matches!(seek, Seek::Exact | Seek::Key | Seek::Last);
         let found = self.advance(session, table, show);
-        self.index.ended_with_prefix = std::mem::take(&mut self.index.must_match);
+        let same = std::mem::take(&mut self.index.must_match);
         if matches!(found, Ok(true)) {
             self.index.stand = Stand::Row;
             if let Some(hint) = hint {
                 self.set_hint(hint);
             }
+        } else {
+            self.index.end_with_prefix(same);
         }
         found
     }
@@ -354,7 +356,6 @@ impl Cursor {
         // Of all keys.
         self.index.prefix.clear();
         self.index.stand = stand;
-        self.index.ended_with_prefix = false;
         self.index.wishes_prefix = false;
         if self.is_noting {
             self.note_open_range(session, KeyRange::everything(), !last);
@@ -364,6 +365,8 @@ impl Cursor {
         let found = self.advance(session, &table, show);
         if matches!(found, Ok(true)) {
             self.index.stand = Stand::Row;
+        } else {
+            self.index.end_with_prefix(false);
         }
         found
     }
@@ -611,7 +614,7 @@ impl Cursor {
             }
             let judge = |view: &mut View| view.judge(&session.db, stamp, &crossbeam_epoch::pin());
             let verdict = self.view.kept(stamp.txn);
-            return Ok(verdict.unwrap_or_else(|| judge(&mut self.view)) != Verdict::Skip);
+            return Ok(verdict.map_or_else(|| judge(&mut self.view), Ok)? != Verdict::Skip);
         }
         scan.events.clear();
         if counts(is_dead, sign) {
@@ -651,20 +654,24 @@ impl Cursor {
 /// True if a scan has no business at `key`.
 #[inline]
 fn is_beyond(scan: &IndexScan, key: &[u8]) -> bool {
-    if scan.must_match && !key.starts_with(&scan.prefix) {
+    let prefix = scan.must_match.then_some(scan.prefix.as_slice());
+    is_beyond_of(prefix, scan.end.as_ref().filter(|_| scan.forward), key)
+}
+
+/// The same for a prefix that keys must have, and a border of moves forward.
+#[inline]
+fn is_beyond_of(prefix: Option<&[u8]>, end: Option<&(Vec<u8>, bool)>, key: &[u8]) -> bool {
+    if prefix.is_some_and(|prefix| !key.starts_with(prefix)) {
         return true;
     }
-    match &scan.end {
-        Some((end, inclusive)) if scan.forward => {
-            let head = key.get(..end.len()).unwrap_or(key);
-            if *inclusive {
-                head > end.as_slice()
-            } else {
-                head >= end.as_slice()
-            }
+    end.is_some_and(|(end, inclusive)| {
+        let head = key.get(..end.len()).unwrap_or(key);
+        if *inclusive {
+            head > end.as_slice()
+        } else {
+            head >= end.as_slice()
         }
-        _ => false,
-    }
+    })
 }
 
 /// True if an event has a say in whether its row is under the key.

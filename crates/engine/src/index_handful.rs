@@ -166,7 +166,7 @@ impl Cursor {
                 break;
             }
             self.check_kill(session)?;
-            if self.index.forward && self.take_strip_into(session, size, handful) {
+            if self.index.forward && self.take_strip_into(session, size, handful)? {
                 continue;
             }
             if self.take_group(session, false)? {
@@ -182,19 +182,19 @@ impl Cursor {
     }
 
     /// Takes lone entries at the position, at most up to `size` in all; false if there are none, or it is not worth to look.
-    fn take_strip_into(&mut self, session: &Session, size: usize, handful: &mut Handful) -> bool {
+    fn take_strip_into(&mut self, session: &Session, size: usize, handful: &mut Handful) -> Result<bool> {
         let more = size - handful.entries.len();
         if more < STRIP_MIN {
-            return false;
+            return Ok(false);
         }
         let first = self.index.entries.mark();
         self.index
             .take_lone_into(more, Copied::Entries, &mut handful.strip);
         if handful.strip.is_empty() {
-            return false;
+            return Ok(false);
         }
         let strip = std::mem::take(&mut handful.strip);
-        if self.sees_strip(session, &strip) {
+        if self.sees_strip(session, &strip)? {
             let mut at = 0;
             while let Some((key, _, row)) = strip.get(at) {
                 handful.push(key, row, first.map(|first| first.behind(at)));
@@ -202,7 +202,7 @@ impl Cursor {
             }
         }
         handful.strip = strip;
-        true
+        Ok(true)
     }
 
     /// True if a move goes on in the handful, and nothing has to be asked but the row's word: the first questions of a move, with the

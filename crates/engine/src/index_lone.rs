@@ -55,6 +55,12 @@ impl LoneWalk {
         self.shown += 1;
     }
 
+    /// True if there is no strip, shown or not.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.strip.is_empty()
+    }
+
     /// True if entries wait to be shown.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
@@ -147,8 +153,9 @@ impl Cursor {
     /// True if a move is one to the next entry of the strip.
     #[inline]
     pub(super) fn goes_on_in_strip(&self, forward: bool, same: bool, show: &impl Show) -> bool {
-        let lone = &self.index.lone;
-        forward && lone.is_for(same) && self.goes_by_entries(show)
+        let scan = &self.index;
+        let is_there = scan.lone.is_waiting() && !scan.is_outdated && (same || !scan.is_of_key);
+        is_there && forward && scan.lone.is_for(same) && self.goes_by_entries(show)
     }
 
     /// Shows the next row of this strip or of those behind it; false if none is left, and the position is where the last one was shown.
@@ -179,7 +186,7 @@ impl Cursor {
     fn take_judged(&mut self, session: &Session, copied: Copied) -> Result<bool> {
         self.check_kill(session)?;
         self.index.take_lone(copied);
-        self.judge_strip(session);
+        self.judge_strip(session)?;
         Ok(!self.index.lone.strip.is_empty())
     }
 
@@ -227,14 +234,14 @@ impl Cursor {
     }
 
     /// Asks of all entries of the strip what is to be asked of each.
-    fn judge_strip(&mut self, session: &Session) {
+    fn judge_strip(&mut self, session: &Session) -> Result<()> {
         let mut doubtful = std::mem::take(&mut self.index.lone.doubtful);
         doubtful.clear();
         let strip = std::mem::take(&mut self.index.lone.strip);
         let is_seen = self.sees_strip(session, &strip);
         self.index.lone.strip = strip;
         let guard = crossbeam_epoch::pin();
-        if is_seen {
+        if matches!(is_seen, Ok(true)) {
             let rows = self.index.lone.strip.rows().enumerate();
             let is_doubtful = |(_, row): &(usize, RowId)| !self.is_plain_in(*row, &guard);
             if self.may_be_removed {
@@ -247,14 +254,15 @@ impl Cursor {
             self.index.lone.at = self.index.lone.strip.len();
         }
         self.index.lone.doubtful = doubtful;
+        is_seen.map(|_| ())
     }
 
     /// True if the reader sees the stamp that all entries of the strip have.
-    pub(super) fn sees_strip(&mut self, session: &Session, strip: &Strip) -> bool {
+    pub(super) fn sees_strip(&mut self, session: &Session, strip: &Strip) -> Result<bool> {
         let (txn, lsn) = strip.stamp();
         self.view.viewer.own = session.work.txn;
         let stamp = Stamp { txn, lsn };
-        txn.raw() == 0 || self.view.judge(&session.db, stamp, &crossbeam_epoch::pin()) != Verdict::Skip
+        Ok(txn.raw() == 0 || self.view.judge(&session.db, stamp, &crossbeam_epoch::pin())? != Verdict::Skip)
     }
 
     /// Shows the next entry of the strip whose row is there; false if none is left.

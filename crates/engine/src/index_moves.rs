@@ -6,7 +6,7 @@
 //! Rules: X62. X49 a search for one whole key knows that key only. X56 where entries of a strip are left, the scan stands behind them.
 //! Latches and I/O: none held between calls.
 
-use super::{Cursor, Seek};
+use super::{Cursor, IndexScan, Seek, is_beyond_of};
 use crate::error::Result;
 use crate::session::Session;
 use crate::table::Table;
@@ -71,6 +71,14 @@ impl Stand {
     }
 }
 
+impl IndexScan {
+    /// Nothing was found, for who wanted rows of the prefix only if `same`; who does not then seeks again.
+    pub(super) fn end_with_prefix(&mut self, same: bool) {
+        self.ended_with_prefix = same;
+        self.is_outdated |= same;
+    }
+}
+
 impl Cursor {
     /// Goes to the next or previous row. With `same` only rows that begin with the prefix of the last seek count. Where there is none, the
     /// cursor stands behind the row last shown, or where nothing was found (rule X62).
@@ -102,6 +110,7 @@ impl Cursor {
         found
     }
 
+    #[inline(never)]
     fn move_in(
         &mut self,
         session: &mut Session,
@@ -112,31 +121,90 @@ impl Cursor {
         if self.comes_back() && self.show_again(session, table, &mut show)? {
             return Ok(true);
         }
-        let in_strip = self.index.lone.is_waiting() && self.goes_on_in_strip(forward, same, &show);
-        // Where entries of a strip are left, the cursor stands behind them.
-        let is_outgrown = (!in_strip && self.index.leave_strip())
-            || (self.is_noting && self.index.noted.is_outgrown_by(same))
-            || (self.index.is_of_key && !same)
-            || self.index.is_outdated;
-        let is_waiting = in_strip || self.index.ahead.is_waiting() || self.index.handful.is_waiting();
-        if is_outgrown || forward != self.index.forward || !is_waiting {
-            self.renew(session, table, (forward, same), is_outgrown)?;
+        if self.goes_on_ahead(forward, same) && self.serve_kept(same, &mut show)? {
+            return Ok(true);
+        }
+        let stood = self.index.stand;
+        if !self.goes_on_in_strip(forward, same, &show) {
+            self.leave_strip_for_move(session, table, (forward, same))?;
         }
         self.index.must_match = same;
         let found = self.advance(session, table, show);
         self.index.must_match = false;
-        match found {
-            Ok(true) => self.index.stand = Stand::Row,
-            Ok(false) => {
-                self.index.stand = self.index.stand.past(forward);
-                self.index.ended_with_prefix = same;
-            }
-            Err(_) => {}
+        if !matches!(found, Ok(true)) {
+            self.note_nothing(stood, (forward, same), found.is_ok());
         }
         found
     }
 
+    /// True if a move goes on in the stretch that was fetched ahead, and nothing has to be asked but its row.
+    #[inline]
+    fn goes_on_ahead(&self, forward: bool, same: bool) -> bool {
+        let scan = &self.index;
+        let goes_on = scan.ahead.is_waiting() && scan.forward == forward && (same || !scan.is_of_key);
+        goes_on && !scan.is_outdated && !self.is_noting && scan.lone.is_empty()
+    }
+
+    /// Shows the next row that was fetched ahead, if it was kept; false if there is more to be asked.
+    #[inline]
+    fn serve_kept(&mut self, same: bool, show: &mut impl Show) -> Result<bool> {
+        let IndexScan {
+            ahead,
+            current_key,
+            current_row,
+            prefix,
+            end,
+            forward,
+            ..
+        } = &mut self.index;
+        let Some((key, row, payload, version)) = ahead.kept() else {
+            return Ok(false);
+        };
+        let prefix = same.then_some(prefix.as_slice());
+        if is_beyond_of(prefix, end.as_ref().filter(|_| *forward), key) {
+            return Ok(false);
+        }
+        current_key.clear();
+        current_key.extend_from_slice(key);
+        *current_row = row;
+        let shown = show.row(&RowVersion::new(row, payload, version));
+        ahead.pass_kept();
+        self.note_shown(row);
+        shown.map(|()| true)
+    }
+
+    /// A move from there showed nothing.
+    #[cold]
+    fn note_nothing(&mut self, stood: Stand, (forward, same): (bool, bool), has_ended: bool) {
+        let scan = &mut self.index;
+        scan.stand = if has_ended { stood.past(forward) } else { stood };
+        if has_ended {
+            scan.end_with_prefix(same);
+        }
+    }
+
+    /// A move that is not one to the next entry of a strip: what was taken before may not do for it.
+    #[inline(always)]
+    fn leave_strip_for_move(
+        &mut self,
+        session: &mut Session,
+        table: &Table,
+        (forward, same): (bool, bool),
+    ) -> Result<()> {
+        // Where entries of a strip are left, the cursor stands behind them.
+        let is_outgrown = self.index.leave_strip()
+            || (self.is_noting && self.index.noted.is_outgrown_by(same))
+            || (self.index.is_of_key && !same)
+            || self.index.is_outdated;
+        let is_waiting = self.index.ahead.is_waiting() || self.index.handful.is_waiting();
+        if is_outgrown || forward != self.index.forward || !is_waiting {
+            self.renew(session, table, (forward, same), is_outgrown)?;
+        }
+        Ok(())
+    }
+
     /// Seeks again from where the scan stands, if the direction changes, only the prefix was over, or the index has other parts by now.
+    /// It stands on a row then, if the move shows one.
     fn renew(
         &mut self,
         session: &mut Session,
@@ -149,12 +217,12 @@ impl Cursor {
             let parts = self.index.parts.as_ref();
             parts.is_some_and(|parts| index.is_unchanged(self.index.installs) || index.has_parts(parts))
         };
-        if forward == self.index.forward {
-            let has_ended = self.index.ended;
-            let leaves_prefix = has_ended && self.index.ended_with_prefix && !same;
-            if !leaves_prefix && (has_ended || (!is_outgrown && is_current())) {
-                return Ok(());
-            }
+        if !is_outgrown && forward == self.index.forward && is_current() {
+            return Ok(());
+        }
+        let leaves_prefix = self.index.ended_with_prefix && !same;
+        if self.index.ended && forward == self.index.forward && !leaves_prefix {
+            return Ok(());
         }
         let stand = self.index.stand;
         let as_seek = stand.as_seek(forward);
@@ -180,7 +248,9 @@ impl Cursor {
         let begun = self.index.begin(&session.db, index, &from, forward);
         self.index.current_key = key;
         self.index.prefix = prefix;
-        begun
+        begun?;
+        self.index.stand = Stand::Row;
+        Ok(())
     }
 }
 

@@ -59,16 +59,19 @@ impl View {
 
     /// Judges one version or index event.
     #[inline]
-    pub(crate) fn judge(&mut self, db: &Database, stamp: Stamp, guard: &Guard) -> Verdict {
+    pub(crate) fn judge(&mut self, db: &Database, stamp: Stamp, guard: &Guard) -> Result<Verdict> {
         if stamp.txn == self.kept_txn {
-            self.kept
+            Ok(self.kept)
         } else {
             self.judge_anew(db, stamp, guard)
         }
     }
 
-    fn judge_anew(&mut self, db: &Database, stamp: Stamp, guard: &Guard) -> Verdict {
+    fn judge_anew(&mut self, db: &Database, stamp: Stamp, guard: &Guard) -> Result<Verdict> {
         let (standing, has_voids) = db.txns.standing_with_voids(stamp.txn, stamp.lsn, guard);
+        if standing.status == TxnStatus::Active && !db.txns.has_begun(stamp.txn) {
+            return Err(never_begun(db, stamp).into());
+        }
         let verdict = judge(&self.viewer, stamp, standing);
         if !self.reader.is_none() {
             self.pass_over(db, stamp.txn, standing);
@@ -78,7 +81,7 @@ impl View {
             self.kept_txn = stamp.txn;
             self.kept = verdict;
         }
-        verdict
+        Ok(verdict)
     }
 
     /// The verdict on everything of a transaction, if it was asked last and is the same for all: no guard is needed for it.
@@ -141,7 +144,7 @@ impl View {
         guard: &'g Guard,
     ) -> Result<Resolved<'g>> {
         self.walk(db, table, row, word, guard, |view, db, table, row, guard| {
-            Ok(view.resolve_slot(db, table, row, guard))
+            view.resolve_slot(db, table, row, guard)
         })
     }
 
@@ -163,7 +166,7 @@ impl View {
             };
             let lsn = addr.lsn();
             let txn = record.txn();
-            match self.judge(db, Stamp { txn, lsn }, guard) {
+            match self.judge(db, Stamp { txn, lsn }, guard)? {
                 Verdict::Visible if record.is_tombstone() => return Ok(Resolved::Absent),
                 Verdict::Visible => return Ok(Resolved::Row(table.present(record, lsn)?)),
                 Verdict::Wait(blocker) => return Ok(Resolved::Wait(blocker, lsn)),
@@ -187,7 +190,7 @@ impl View {
             return Ok(Resolved::Absent);
         };
         let stamp = base.stamp;
-        Ok(self.judge_base(db, stamp, guard, Found::Base(base)))
+        self.judge_base(db, stamp, guard, Found::Base(base))
     }
 
     /// As `resolve_base`, from the sets of row ids alone (rules B7, B10).
@@ -197,14 +200,14 @@ impl View {
         table: &Table,
         row: RowId,
         guard: &'g Guard,
-    ) -> Resolved<'g> {
+    ) -> Result<Resolved<'g>> {
         // Rule B10: the set before the shape.
         if table.gone.contains(row) {
-            return Resolved::Absent;
+            return Ok(Resolved::Absent);
         }
         stop_point!("read.after_gone");
         let Some(stamp) = table.base.stamp_of(row) else {
-            return Resolved::Absent;
+            return Ok(Resolved::Absent);
         };
         self.judge_base(db, stamp, guard, Found::Slot(stamp))
     }
@@ -216,16 +219,16 @@ impl View {
         stamp: Stamp,
         guard: &'g Guard,
         found: Found<'g>,
-    ) -> Resolved<'g> {
+    ) -> Result<Resolved<'g>> {
         if stamp.txn.raw() == 0 {
-            return Resolved::Row(found);
+            return Ok(Resolved::Row(found));
         }
-        match self.judge(db, stamp, guard) {
+        Ok(match self.judge(db, stamp, guard)? {
             Verdict::Visible => Resolved::Row(found),
             Verdict::Wait(blocker) => Resolved::Wait(blocker, stamp.lsn),
             Verdict::Conflict => Resolved::Conflict,
             Verdict::Skip => Resolved::Absent,
-        }
+        })
     }
 
     /// Where to go on below a skipped version. All of a foreign transaction that did not commit for this reader can be
@@ -262,6 +265,17 @@ pub(crate) fn read_version<'g>(db: &Database, addr: Addr, guard: &'g Guard) -> R
     match record.as_row() {
         Some(row) => Ok(Some(row)),
         None => Err(dangling(db, addr, "a row record").into()),
+    }
+}
+
+/// Rule T53.
+#[cold]
+fn never_begun(db: &Database, stamp: Stamp) -> StorageError {
+    StorageError::Corrupt {
+        file: db.store.location(),
+        offset: stamp.lsn.raw(),
+        expected: "something that a transaction of this database wrote".into(),
+        found: format!("number {}, which no transaction has had", stamp.txn.raw()),
     }
 }
 

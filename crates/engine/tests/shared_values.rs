@@ -5,7 +5,7 @@
 mod common;
 
 use pbxt::host::{HostCursor, HostTable};
-use pbxt::{Bind, Compression, ConflictMode, Database, Progress, Session, SessionConfig, TableDef};
+use pbxt::{Bind, Compression, ConflictMode, Database, Error, Progress, Session, SessionConfig, TableDef};
 use pbxt_base::TableId;
 use pbxt_rows::{ColumnSet, HostColumn, HostKind, HostLayout, HostRecord, NoWeigher};
 use pbxt_testkit::SimDisk;
@@ -176,6 +176,23 @@ fn deletes_read_no_value_in_the_engine() {
         db.blobs().segments().expect("a listing").is_empty(),
         "its space came back"
     );
+}
+
+/// Its index entries are taken away under the keys of the row as it was read.
+#[test]
+fn a_row_of_which_columns_were_left_out_is_not_changed() {
+    let db = common::open(&SimDisk::new());
+    let (_table, mut cursor, mut session) = filled(&db, b"a value");
+    let old = read(&mut cursor, &mut session, true);
+    let row = cursor.row();
+    let new = record(6, b"a value");
+    cursor.project([0].into_iter().collect());
+    let refused = cursor.update(&mut session, row, host_record(&old), host_record(&new));
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    cursor.project(ColumnSet::all(2));
+    let changed = cursor.update(&mut session, row, host_record(&old), host_record(&new));
+    assert!(changed.expect("updated"));
+    session.commit().expect("committed");
 }
 
 #[test]

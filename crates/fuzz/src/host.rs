@@ -6,7 +6,7 @@
 //! State: a database of its own for each input, in a temporary directory; two sessions, which never wait; two tables.
 //! Rules: FZ5 of docs/testing.md. H1: every handle that is passed is open; a session is given up by its cursors before it is
 //! closed, a table before it is altered, replaced or dropped. H2: a call that needs records or tuples is made for sound
-//! definitions only, and a row is changed that the statement has read last.
+//! definitions only, and a row is changed that the statement has read last, with the columns that are set now.
 
 mod calls;
 mod feed;

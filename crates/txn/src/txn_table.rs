@@ -178,8 +178,15 @@ impl TxnTable {
                 (word.status(), word.has_void())
             }
             Some(Found::Shared(ts)) => (ts.map_or(TxnStatus::Settled, TxnStatus::Committed), false),
-            None => never_begun(id),
+            // Rule T53.
+            None => (TxnStatus::Active, false),
         }
+    }
+
+    /// False for an id that was never handed out: a file that names it is damaged (rule T53).
+    #[cold]
+    pub fn has_begun(&self, id: TxnId) -> bool {
+        id < self.next_id()
     }
 
     /// Changes the word of a transaction that has one of its own. The caller holds the core latch.
@@ -190,9 +197,7 @@ impl TxnTable {
                 slot.store(new(old).0, Ordering::Release);
             }
             Some(Found::Shared(_)) => settled_cannot_change(id),
-            None => {
-                never_begun(id);
-            }
+            None => never_begun(id),
         }
     }
 
@@ -327,7 +332,10 @@ impl TxnTable {
 
 #[cold]
 fn never_begun(id: TxnId) -> ! {
-    panic!("T5: transaction {} was asked for but never begun", id.raw())
+    panic!(
+        "T1: transaction {} cannot change its state: it was never begun",
+        id.raw()
+    )
 }
 
 #[cold]

@@ -87,9 +87,9 @@ fn an_ended_transaction_changes_no_more() {
     );
     assert!(
         refuses(&table, |table| {
-            table.status(TxnId::new(9_999_999), &pin());
+            table.prepare(TxnId::new(9_999_999));
         }),
-        "T5: never begun"
+        "T1: never begun"
     );
     assert_eq!(table.published(), CommitTs::new(1));
 }
@@ -222,5 +222,19 @@ fn read_until(table: &TxnTable, newest: &AtomicU64, stop: &AtomicBool) -> u64 {
         if last {
             return looks;
         }
+    }
+}
+
+/// Rule T53: far away or in the next page slot, nothing is said of it that would let anybody see or remove what it names.
+#[test]
+fn an_id_that_was_never_handed_out_is_unfinished() {
+    let table = TxnTable::new();
+    let begun = table.begin();
+    assert!(table.has_begun(begun));
+    for id in [begun.raw() + 1, 1 << 20, 0xfeff_ffff_ffff_fffc, u64::MAX].map(TxnId::new) {
+        let guard = pin();
+        assert_eq!(table.status(id, &guard), TxnStatus::Active, "{id:?}");
+        assert!(!table.is_void(id, Lsn::new(8), &guard), "{id:?}");
+        assert!(!table.has_begun(id), "{id:?}");
     }
 }

@@ -241,6 +241,9 @@ impl Host {
             high_len: high.len(),
         };
         let index = feed.below(opened.made.index_count() + 1);
+        // What was read may lack columns (H2).
+        opened.row = None;
+        opened.record.fill(0);
         // SAFETY: H1; the bytes, and what conditions point to, are there.
         answered(unsafe {
             match feed.byte() % 6 {
