@@ -345,44 +345,50 @@ impl FetchAhead {
         self.bytes() < self.room()
     }
 
-    /// Key, row id, payload and schema version of the next entry, if its row is kept. `pass_kept` goes on behind it.
+    /// Key, row id, payload and schema version of the next entry, if its row is kept. `pass_next` goes on behind it.
     #[inline]
     pub(crate) fn kept(&self) -> Option<(&[u8], RowId, &[u8], u16)> {
         let entry = self.entries.get(self.at)?;
         if !matches!(entry.known, Known::Payload) {
             return None;
         }
-        let before = self.at.checked_sub(1).map_or(0, |at| self.entries[at].key_end);
-        let key = &self.keys[before as usize..entry.key_end as usize];
         let start = entry.payload_start as usize;
         let payload = &self.payloads[start..start + entry.payload_len as usize];
-        Some((key, entry.row, payload, entry.schema_version))
+        Some((self.key_at(self.at), entry.row, payload, entry.schema_version))
     }
 
-    /// See `kept`.
+    /// Goes on behind the next entry.
     #[inline]
-    pub(crate) fn pass_kept(&mut self) {
+    pub(crate) fn pass_next(&mut self) {
         self.at += 1;
+    }
+
+    #[inline]
+    fn key_at(&self, place: usize) -> &[u8] {
+        let before = place.checked_sub(1).map_or(0, |at| self.entries[at].key_end);
+        &self.keys[before as usize..self.entries[place].key_end as usize]
     }
 
     /// The next entry that is or may be visible.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Turn<'_>> {
-        while let Some(entry) = self.entries.get(self.at) {
-            let before = self.at.checked_sub(1).map_or(0, |at| self.entries[at].key_end);
+        while let Known::Hidden = self.entries.get(self.at)?.known {
             self.at += 1;
-            let key = &self.keys[before as usize..entry.key_end as usize];
-            match entry.known {
-                Known::Hidden => {}
-                Known::Nothing => return Some(Turn::LookUp(key, entry.row)),
-                Known::Payload => {
-                    let start = entry.payload_start as usize;
-                    let payload = &self.payloads[start..start + entry.payload_len as usize];
-                    return Some(Turn::Kept(key, entry.row, payload, entry.schema_version));
-                }
-            }
         }
-        None
+        self.at += 1;
+        let place = self.at - 1;
+        let entry = &self.entries[place];
+        if !matches!(entry.known, Known::Payload) {
+            return Some(Turn::LookUp(self.key_at(place), entry.row));
+        }
+        let start = entry.payload_start as usize;
+        let payload = &self.payloads[start..start + entry.payload_len as usize];
+        Some(Turn::Kept(
+            self.key_at(place),
+            entry.row,
+            payload,
+            entry.schema_version,
+        ))
     }
 
     /// True if the stretch has no entries.

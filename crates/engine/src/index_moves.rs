@@ -168,7 +168,7 @@ impl Cursor {
         current_key.extend_from_slice(key);
         *current_row = row;
         let shown = show.row(&RowVersion::new(row, payload, version));
-        ahead.pass_kept();
+        ahead.pass_next();
         self.note_shown(row);
         shown.map(|()| true)
     }

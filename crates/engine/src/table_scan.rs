@@ -7,7 +7,7 @@
 //! the row is looked up anew (`Step::Hot`).
 //! A filter, if the scan has one, spares the reader rows that it turns away, and the disk whole blocks.
 //! Rules: B2. B12 a block is passed over unread only if no older run has a slot in its range of row ids. B13 what cannot be read
-//! is left out where that was asked for. Each row id is met once, so no row is missed or shown twice whatever moves meanwhile
+//! is left out where that was asked for. B16 gaps of row ids are passed at once. Each row id is met once, so no row is missed or shown twice whatever moves meanwhile
 //! (rule 14 of scans).
 //! Latches and I/O: none held between calls; a stretch keeps its shape's files open.
 
@@ -23,7 +23,7 @@ use pbxt_rows::RowFilter;
 use pbxt_txn::Stamp;
 use std::sync::Arc;
 
-/// Row ids of a stretch where no word is set, at most.
+/// Row ids of a stretch where no word is set but rows stand, at most.
 const COLD_STRETCH: u64 = 1 << 18;
 /// Rows turned away before the reader hears of it, so that it can be killed.
 const TURNED_AWAY_MAX: u32 = 4096;
@@ -180,21 +180,26 @@ impl TableScan {
         self.first = self.next;
         let leaf = self.first >> LEAF_WORDS_LOG2;
         self.words.clear();
-        match table.map.next_leaf(leaf) {
-            Some(found) if found == leaf => {
-                let leaf_first = leaf << LEAF_WORDS_LOG2;
-                self.end = leaf_first + LEAF_WORDS as u64;
-                if table.map.words(leaf, &mut self.words) {
-                    let passed = (self.first - leaf_first) as usize;
-                    self.words.drain(..passed.min(self.words.len()));
-                }
+        let found = table.map.next_leaf(leaf);
+        if found == Some(leaf) {
+            let leaf_first = leaf << LEAF_WORDS_LOG2;
+            self.end = leaf_first + LEAF_WORDS as u64;
+            if table.map.words(leaf, &mut self.words) {
+                let passed = (self.first - leaf_first) as usize;
+                self.words.drain(..passed.min(self.words.len()));
             }
-            Some(found) => self.end = (found << LEAF_WORDS_LOG2).min(self.first + COLD_STRETCH),
-            None => self.end = self.first + COLD_STRETCH,
+            self.end = self.end.min(self.last + 1).max(self.first + 1);
+            self.words.truncate((self.end - self.first) as usize);
+            return self.take_shape(db, table);
         }
-        self.end = self.end.min(self.last + 1).max(self.first + 1);
-        self.words.truncate((self.end - self.first) as usize);
-        self.take_shape(db, table)
+        // No word up to there; and the shape, taken behind this look, may have no row for longer than a stretch.
+        let no_words_to = found
+            .map_or(u64::MAX, |found| found << LEAF_WORDS_LOG2)
+            .min(self.last + 1);
+        self.take_shape(db, table)?;
+        let least = self.least.map_or(u64::MAX, |(_, row)| row);
+        self.end = (self.first + COLD_STRETCH).max(least).min(no_words_to);
+        Ok(())
     }
 
     fn take_shape(&mut self, db: &Database, table: &Table) -> Result<()> {

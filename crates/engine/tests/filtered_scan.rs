@@ -118,3 +118,24 @@ fn rows_behind_all_older_ones_hide_nothing() {
     assert_eq!(found, [10, 11, 12]);
     assert!(skipped >= 4, "{skipped} blocks of both runs were passed over");
 }
+
+/// Rule B16: a scan does not walk over row ids that no row has: there are as many as were ever handed out.
+#[test]
+fn a_scan_passes_a_gap_of_row_ids_at_once() {
+    let mut store = Store::new();
+    let put = |store: &mut Store, id| {
+        let row = PlayRow::new(id);
+        store.client.insert(&store.table, &row).expect("inserted");
+        store.client.session.commit().expect("committed");
+    };
+    put(&mut store, 1);
+    home(&mut store);
+    store.table.table.map.allocate_many(1 << 46);
+    put(&mut store, 2);
+    store.table.table.map.allocate_many(1 << 46);
+    let (done, over) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(ask(&mut store, &[]).0));
+    let seen = over.recv_timeout(std::time::Duration::from_mins(2));
+    let seen = seen.expect("B16: the scan comes to its end");
+    assert!(seen.starts_with(&[1]) && seen.ends_with(&[2]), "{seen:?}");
+}
