@@ -7,7 +7,8 @@
 //! Order: 1 segments are chosen of which every value is named by now or never will be (rule S26); they take no more.
 //! 2 all that rows name is collected (`count`). 3 what is left of these segments is noted as dead.
 //! When: while the foreground is idle, if anything asks for it (S29); under load, if as much may be dead as lives (S63).
-//! Rules: S26 to S29, S63 (docs/storage.md, large values), S53.
+//! Where little happens now and then it rests after one, longer the more rows that read (S64).
+//! Rules: S26 to S29, S63, S64 (docs/storage.md, large values), S53.
 //! Latches and I/O: none; reads the log and all row pieces of tables with columns of variable length, in steps.
 //! After a crash: ranges that no image has are found by the next one; each opening asks for one.
 
@@ -28,6 +29,9 @@ mod count;
 const ROWS_PER_VALUES: u64 = 4;
 /// So many bytes of rows may be read for a census as often as something changed.
 const CHEAP_BYTES: u64 = 64 << 20;
+/// While the database is idle no more of rows is read for them in a second, and so much at once (rule S64).
+const IDLE_BYTES_A_SECOND: u64 = 4 << 20;
+const IDLE_BYTES_AT_ONCE: u64 = 1 << 20;
 /// A census is taken under load for no less than such a part of a segment (rule S63), and a step of any reads no more of rows (S21).
 const PART_OF_SEGMENT: u64 = 16;
 
@@ -42,12 +46,16 @@ pub(super) struct CensusState {
     failed: Option<Lsn>,
     /// What rule S63 compares with; none before it was asked for the first time.
     baseline: Option<Baseline>,
+    /// Milliseconds of the clock until which an idle database begins none (rule S64).
+    rests_until: u64,
 }
 
 /// One that was begun.
 #[derive(Debug)]
 struct Census {
     begun: Done,
+    /// Bytes of rows that it reads.
+    rows: u64,
     /// With their bytes.
     segments: BTreeMap<SegmentId, u64>,
     count: Count,
@@ -103,6 +111,12 @@ impl Database {
             state.failed = Some(self.checkpoint_start());
         }
         gone_on.map(|()| Progress::Worked)
+    }
+
+    /// True if one was taken so lately that an idle database leaves the next one for later (rule S64).
+    pub(crate) fn census_rests(&self) -> bool {
+        let state = self.upkeep.blobs.census.lock();
+        state.under_way.is_none() && self.clock.now_millis() < state.rests_until
     }
 
     /// There are values that no version names any more, or none ever will: a table went, a statement failed.
@@ -223,6 +237,7 @@ impl Database {
         let count = self.begin_count(segments.keys().copied());
         Ok(Census {
             begun,
+            rows: self.bytes_of_rows(),
             segments,
             count,
         })
@@ -263,12 +278,21 @@ impl Database {
         let unknown = self.unknown_bytes(&listed);
         let mut state = self.upkeep.blobs.census.lock();
         state.failed = None;
+        state.rests_until = self.clock.now_millis() + rest_after(census.rows);
         state.last = Some(census.begun);
         state.baseline = Some(Baseline {
             unknown,
             written: self.blobs.bytes_written(),
         });
         Ok(())
+    }
+}
+
+/// Milliseconds between the end of a census that read so many bytes of rows and the next one of an idle database (rule S64).
+fn rest_after(rows: u64) -> u64 {
+    match rows {
+        ..IDLE_BYTES_AT_ONCE => 0,
+        _ => rows * 1000 / IDLE_BYTES_A_SECOND,
     }
 }
 

@@ -190,7 +190,12 @@ const TIDYING: [Step; 3] = [
     |db, _| db.forget_step(),
 ];
 /// Of large values; under load one that is due has such a turn too (rule S63).
-const CENSUS: Step = |db, errand| db.census_step_for(errand.need);
+const CENSUS: Step = |db, errand| {
+    if errand.need.is_more_than_due() && db.census_rests() {
+        return Ok(Progress::Idle);
+    }
+    db.census_step_for(errand.need)
+};
 /// They have their turn whatever else is due, once in so many (rule S62).
 const TURNS_PER_TIDYING: u64 = 8;
 

@@ -12,7 +12,7 @@ use pbxt_rows::{BlobRef, Column, ColumnKind, RowBuilder, Schema};
 use pbxt_segment::{Geometry, SEGMENT_HEADER_BYTES};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{LARGE, PlayRow, PlayTable, definition};
-use pbxt_testkit::SimDisk;
+use pbxt_testkit::{SimClock, SimDisk};
 use std::sync::Arc;
 use store::Store;
 
@@ -306,6 +306,39 @@ fn what_lives_asks_for_no_census_under_load() {
         "S63: it was left to the first idle moment"
     );
     store.shows(0..70);
+}
+
+#[test]
+fn an_idle_database_rests_between_two_censuses_of_many_rows() {
+    let clock = Arc::new(SimClock::new());
+    let mut store = Store::with_clock(&clock);
+    insert(&mut store.client, &store.table, 0..100);
+    store.insert(1_000..12_000);
+    settle(&store);
+    clock.advance_millis(60_000);
+    for _ in 0..3 {
+        for id in 100..120 {
+            store.client.insert(&store.table, &large(id)).expect("inserted");
+        }
+        store.client.session.rollback().expect("rolled back");
+        clock.advance_millis(60_000);
+        settle(&store);
+        assert_eq!(store.db.background_jobs().expect("counted"), 0, "all is done");
+        let left = value_bytes(&store);
+        for id in 100..120 {
+            store.client.insert(&store.table, &large(id)).expect("inserted");
+        }
+        store.client.session.rollback().expect("rolled back");
+        settle(&store);
+        assert!(value_bytes(&store) > left, "S64: it rests");
+        assert_eq!(store.db.background_jobs().expect("counted"), 1, "S64: it is due");
+    }
+    assert_eq!(
+        store.db.census_step().expect("taken"),
+        Progress::Worked,
+        "asked for"
+    );
+    store.shows((0..100).chain(1_000..12_000));
 }
 
 /// Rows of which three in four are gone, so that every file has dead values beside living ones.

@@ -2,11 +2,11 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
-use pbxt::{Database, Options, Progress};
+use pbxt::{Database, Options, Progress, Simulation};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_sim::world::geometry;
-use pbxt_testkit::SimDisk;
+use pbxt_testkit::{SimClock, SimDisk};
 use std::sync::Arc;
 
 /// A database with small segments and one table, and what a test needs to look into it.
@@ -28,8 +28,24 @@ fn options() -> Options {
 
 impl Store {
     pub(crate) fn new() -> Self {
+        Self::with(&options())
+    }
+
+    /// One whose time a test moves.
+    pub(crate) fn with_clock(clock: &Arc<SimClock>) -> Self {
+        let simulation = Simulation {
+            clock: Arc::clone(clock) as _,
+            uuid: 1,
+        };
+        Self::with(&Options {
+            simulation: Some(simulation),
+            ..options()
+        })
+    }
+
+    fn with(options: &Options) -> Self {
         let disk = SimDisk::new();
-        let db = Database::open(Arc::new(disk.clone()), &options()).expect("the database opens");
+        let db = Database::open(Arc::new(disk.clone()), options).expect("the database opens");
         let table = PlayTable::create(&db, "t").expect("a new table");
         let client = Client::new(&db, 1);
         Self {
