@@ -73,6 +73,15 @@ std::string type_text(const Field* field) {
   return text;
 }
 
+/* The collation is the text's last word. Of what has none every byte is a character. */
+bool is_short_enough(const std::string& type, size_t field_bytes, const uint8_t* value, size_t length) {
+  std::string collation = type.substr(type.rfind(' ') + 1);
+  CHARSET_INFO* charset = get_charset_by_name(collation.c_str(), MYF(0));
+  if (!charset || charset->mbmaxlen == 1 || length * charset->mbmaxlen <= field_bytes) return true;
+  const char* text = reinterpret_cast<const char*>(value);
+  return charset->numchars(text, text + length) <= field_bytes / charset->mbmaxlen;
+}
+
 bool has_constant_default(const Field* field) {
   if (field->vcol_info || field->default_value || (field->flags & (NO_DEFAULT_VALUE_FLAG | BLOB_FLAG)))
     return false;

@@ -15,6 +15,10 @@ namespace pbxt {
  * too. */
 std::string type_text(const Field* field);
 
+/* True if a value of so many bytes has no more characters than a column of this type whose field has so many.
+ */
+bool is_short_enough(const std::string& type, size_t field_bytes, const uint8_t* value, size_t length);
+
 /* The default record has the column's default: not computed, not given out by a counter (rule FK41). */
 bool has_constant_default(const Field* field);
 

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "collation.h"
+#include "column_types.h"
 #include "foreign_keys.h"
 #include "session.h"
 
@@ -100,6 +101,11 @@ int generate(void* host_session, const char* table, size_t length, uint8_t* reco
   return thd ? generate_columns(thd, std::string(table, length), record) : HA_ERR_INTERNAL_ERROR;
 }
 
+int fits(const char* type_text, size_t type_length, size_t field_bytes, const uint8_t* value,
+         size_t length) noexcept {
+  return is_short_enough(std::string(type_text, type_length), field_bytes, value, length);
+}
+
 /* Statements of which the server itself shows the progress are in their last stage by then; for others the
  * report counts for nothing. */
 void report_progress(void* host_session, uint64_t done, uint64_t total) {
@@ -112,9 +118,10 @@ void report_progress(void* host_session, uint64_t done, uint64_t total) {
 }  // namespace
 
 const pbxt_host* host_callbacks() {
-  static const pbxt_host callbacks = {write_log,  collation_weights, report_wait, victim_preference,
-                                      begin_wait, end_wait,          is_killed,   let_next_commit,
-                                      statement,  weights_context,   generate,    report_progress};
+  static const pbxt_host callbacks = {write_log,      collation_weights, report_wait, victim_preference,
+                                      begin_wait,     end_wait,          is_killed,   let_next_commit,
+                                      statement,      weights_context,   generate,    fits,
+                                      report_progress};
   return &callbacks;
 }
 

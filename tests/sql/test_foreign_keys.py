@@ -637,3 +637,21 @@ def test_a_trigger_may_not_change_the_row_that_is_updated_by_way_of_its_parent(d
     assert db.rows("SELECT id, p FROM c FORCE INDEX (p) WHERE p > 0 ORDER BY id") == db.rows("SELECT id, p FROM c IGNORE INDEX (p) ORDER BY id")
     for table in "pc":
         assert db.rows(f"CHECK TABLE {table} EXTENDED")[-1][3] == "OK"
+
+
+@pytest.mark.parametrize("charset", ["utf8mb4", "utf8mb3", "latin1", "ucs2"])
+@pytest.mark.parametrize("kind", ["VARCHAR", "CHAR"])
+def test_a_cascade_gives_a_child_no_more_characters_than_its_column_has(twin, charset, kind):
+    # FK27: five characters of utf8mb4 have room for twenty letters.
+    twin.ok(f"CREATE TABLE p (w VARCHAR(20) CHARACTER SET {charset} PRIMARY KEY) ENGINE={{engine}}")
+    child = f"w {kind}(5) CHARACTER SET {charset}"
+    twin.ok(f"CREATE TABLE c (id INT PRIMARY KEY, {child}, FOREIGN KEY (w) REFERENCES p (w) ON UPDATE CASCADE) ENGINE={{engine}}")
+    twin.ok("INSERT INTO p VALUES ('ab'), ('z')")
+    twin.ok("INSERT INTO c VALUES (1, 'ab'), (2, 'z')")
+    for value in ("1234567890", "123456", "\u00e4\u00f6\u00fc\u00df\u00e9x"):
+        twin.fails(f"UPDATE p SET w = '{value}' WHERE w = 'ab'", 1451)
+    twin.same_table("c")
+    for value in ("\u00e4\u00f6\u00fc\u00df\u00e9", "12345"):
+        twin.ok(f"UPDATE p SET w = '{value}' WHERE w <> 'z'")
+        twin.same_table("c")
+    twin.same_table("p")

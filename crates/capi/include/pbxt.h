@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define PBXT_ABI_VERSION 12u
+#define PBXT_ABI_VERSION 13u
 
 typedef struct pbxt_db pbxt_db;           /* one open database directory */
 typedef struct pbxt_session pbxt_session; /* one connection: at most one transaction at a time */
@@ -118,6 +118,9 @@ typedef struct pbxt_host {
      foreign key, which depend on others: the stored ones and those in indexes. Returns 0, or any other number
      if it cannot. Called by the session's own thread. May be NULL: then such tables are not changed. */
   int (*generate)(void* host_session, const char* table, size_t table_len, uint8_t* record);
+  /* 1 if a text column of this type (pbxt_column.type_text), whose field has room for so many bytes, can hold
+     the value, and 0 if that has too many characters. May be NULL: then bytes alone count. */
+  int (*fits)(const char* type_text, size_t type_len, size_t field_bytes, const uint8_t* value, size_t len);
   /* How far a long step of the session's statement is: the end of a bulk load. Called by the session's own
      thread, some times a second. May be NULL. */
   void (*progress)(void* host_session, uint64_t done, uint64_t total);

@@ -269,6 +269,7 @@ mod tests {
         statement: None,
         weights_context: None,
         generate: None,
+        fits: None,
         progress: None,
     };
 

@@ -21,6 +21,7 @@ pub struct PbxtHost {
     pub statement: Option<unsafe extern "C" fn(*mut c_void, *mut c_char, usize) -> usize>,
     pub weights_context: Option<unsafe extern "C" fn(u32, u32, i32, i32) -> *const c_void>,
     pub generate: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *mut u8) -> i32>,
+    pub fits: Option<unsafe extern "C" fn(*const c_char, usize, usize, *const u8, usize) -> i32>,
     pub progress: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
 }
 
@@ -170,5 +171,20 @@ impl TableHost for PbxtHost {
             0 => Ok(()),
             error => Err(failed(&format!("the host gave error {error}"))),
         }
+    }
+
+    fn fits(&self, type_text: &str, field_bytes: usize, value: &[u8]) -> bool {
+        let Some(fits) = self.fits else { return true };
+        // SAFETY: text and value are valid for the call.
+        let answer = unsafe {
+            fits(
+                type_text.as_ptr().cast(),
+                type_text.len(),
+                field_bytes,
+                value.as_ptr(),
+                value.len(),
+            )
+        };
+        answer != 0
     }
 }

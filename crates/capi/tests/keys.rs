@@ -22,6 +22,7 @@ static NO_HOST: PbxtHost = PbxtHost {
     statement: None,
     weights_context: None,
     generate: None,
+    fits: None,
     progress: None,
 };
 

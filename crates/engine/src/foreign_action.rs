@@ -13,9 +13,10 @@ use crate::foreign_key::Action;
 use crate::foreign_plan::{Node, Plan, fits};
 use crate::locking::{Busy, RowLock};
 use crate::session::Session;
+use crate::table::Table;
 use crate::write::Terms;
 use pbxt_base::{RowId, stop_point};
-use pbxt_rows::{HostLayout, HostRecord};
+use pbxt_rows::{HostKind, HostLayout, HostRecord};
 use pbxt_txn::LockMode;
 use std::sync::Arc;
 
@@ -162,7 +163,7 @@ impl<'a> Actions<'a> {
         &mut self,
         item: &mut Item,
         walk: &mut crate::cursor::Cursor,
-        child: &Arc<crate::table::Table>,
+        child: &Arc<Table>,
         index: usize,
     ) -> Result<usize> {
         let first = self.work.len();
@@ -267,6 +268,12 @@ impl<'a> Actions<'a> {
             let set = layout.set_value(usize::from(column.child), value.as_deref(), &mut writer.new);
             // Rule FK27.
             set.map_err(|_| self.refused(item))?;
+            if value
+                .as_deref()
+                .is_some_and(|value| !self.fits(&table, column.child, value))
+            {
+                return Err(self.refused(item));
+            }
         }
         if writer.is_computed {
             let (host, session) = (Arc::clone(&self.session.db.host), self.session.gate.host_session);
@@ -288,6 +295,23 @@ impl<'a> Actions<'a> {
         let (old, new) = writer.records();
         self.note(number, old, Some(new))?;
         Ok(true)
+    }
+
+    /// True if a value for which a field has bytes enough is none too long for its column (rule FK27).
+    fn fits(&self, child: &Table, column: u16, value: &[u8]) -> bool {
+        let def = child.def();
+        let record = def.host_record.as_ref();
+        let Some(column) = record.and_then(|record| record.columns.get(usize::from(column))) else {
+            return true;
+        };
+        match column.place.kind {
+            HostKind::Fixed(_) | HostKind::Blob(_) => true,
+            text => self
+                .session
+                .db
+                .host
+                .fits(&column.type_text, text.value_max(), value),
+        }
     }
 
     fn refused(&self, item: &Item) -> Error {

@@ -57,6 +57,12 @@ pub trait TableHost: Weigher + std::fmt::Debug {
     fn generate(&self, _host_session: usize, _table: &str, _record: &mut [u8]) -> Result<()> {
         Ok(())
     }
+
+    /// True if a column of this type, whose field has room for so many bytes, can hold the value: of text it may be too many characters,
+    /// which the host alone can count (rule FK27).
+    fn fits(&self, _type_text: &str, _field_bytes: usize, _value: &[u8]) -> bool {
+        true
+    }
 }
 
 impl TableHost for pbxt_rows::NoWeigher {}

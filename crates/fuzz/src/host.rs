@@ -94,6 +94,7 @@ static HOST: PbxtHost = PbxtHost {
     statement: None,
     weights_context: Some(host_context),
     generate: None,
+    fits: None,
     progress: None,
 };
 
