@@ -255,6 +255,7 @@ int RangeCounter::next_row() {
     (*field)->store(static_cast<longlong>(rows), true);
     (*field)->set_notnull();
   }
+  thd->limit_found_rows = 1;  // for FOUND_ROWS(): the server says so of its own plans only
   return 0;
 }
 

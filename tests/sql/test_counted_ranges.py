@@ -195,6 +195,10 @@ def test_what_else_is_asked_for_is_left_to_the_server(typed):
         f"SELECT COUNT(*) FROM t {where} UNION SELECT COUNT(*) FROM t WHERE whole < 50",
         f"SELECT * FROM t WHERE id = (SELECT COUNT(*) FROM t WHERE whole < -11000)",
         f"SELECT COUNT(*) FROM t {where} ORDER BY 1",
+        "SELECT id FROM t ORDER BY id LIMIT 7",
+        f"SELECT COUNT(*) FROM t {where}",
+        "SELECT FOUND_ROWS()",
+        "SELECT SQL_CALC_FOUND_ROWS id FROM t ORDER BY id LIMIT 7",
         f"SELECT SQL_CALC_FOUND_ROWS COUNT(*) FROM t {where}",
         "SELECT FOUND_ROWS()",
     ):
