@@ -189,7 +189,8 @@ class ha_pbxt final : public handler {
       scan_moved_ = true;
       if (unlikely(++rows_found_ % RowsDone::kTold == 0)) tell_found();
       if (all_columns_) open_table_->reset_nulls(reading_);
-      return unlikely(computes_virtual_) ? compute_virtual_columns() : 0;
+      if (likely(!(computes_virtual_ || computes_key_))) return 0;
+      return computes_virtual_ ? compute_virtual_columns() : compute_key();
     }
     return status == PBXT_NOT_FOUND || status == PBXT_END ? nothing_found : fail(status);
   }
@@ -201,6 +202,8 @@ class ha_pbxt final : public handler {
   }
   uint parts_in(uint index, key_part_map map) const;
   int start_pending();
+  int compute_key();
+  bool has_virtual_part(uint index) const;
   int end_scan();
   int choose_columns();
   int choose_index_columns();
@@ -280,8 +283,9 @@ class ha_pbxt final : public handler {
   bool columns_changed_ = true; /* since they were last told to the cursor */
   bool scan_open_ = false;
   bool computes_virtual_ =
-      false;                /* the server takes virtual columns for read with the index, and they are not */
-  bool scan_moved_ = false; /* since position() was last called */
+      false;                  /* the server takes virtual columns for read with the index, and they are not */
+  bool computes_key_ = false; /* rows of parts are merged by virtual columns of the index */
+  bool scan_moved_ = false;   /* since position() was last called */
   bool is_clone_ = false;
   bool is_merged_ = false;        /* its scan is the first of those that are merged by row reference */
   bool condition_pushed_ = false; /* table scans may leave out rows */

@@ -91,10 +91,27 @@ int ha_pbxt::compute_virtual_columns(enum_vcol_update_mode mode) {
   return error;
 }
 
+/* Rows of the parts of a table are merged by their keys before the server computes virtual columns, which it
+ * does of the row that comes first alone. */
+int ha_pbxt::compute_key() {
+  if (reading_ == table->record[0]) return 0;
+  table->move_fields(table->field, reading_, table->record[0]);
+  int error = table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+  table->move_fields(table->field, table->record[0], reading_);
+  return error;
+}
+
+bool ha_pbxt::has_virtual_part(uint index) const {
+  const KEY& key = table->key_info[index];
+  for (uint i = 0; i < key.user_defined_key_parts; i++)
+    if (!table->field[key.key_part[i].fieldnr - 1]->stored_in_db()) return true;
+  return false;
+}
+
 int ha_pbxt::start_pending() {
   Pending what = pending_;
   pending_ = Pending::kNothing;
-  computes_virtual_ = false;
+  computes_virtual_ = computes_key_ = false;
   bool by_index_alone = what == Pending::kIndex && table->vfield && keyread_enabled();
   // Merges and filters read an index alone for references to its rows; where those begin with the primary
   // key, it has to be there.
@@ -105,6 +122,7 @@ int ha_pbxt::start_pending() {
   scans_table_ = what == Pending::kScan;
   if (what == Pending::kScan) return fail(pbxt_scan_start(cursor_));
   int error = fail(pbxt_index_start(cursor_, active_index));
+  computes_key_ = in_order_ && table->part_info && !keyread_enabled() && has_virtual_part(active_index);
   if (by_index_alone && !error && !(can_refer && pbxt_index_covers(cursor_))) {
     computes_virtual_ = columns_changed_ = true;
     error = fail(pbxt_cursor_columns(cursor_, nullptr, 0));
@@ -132,7 +150,7 @@ int ha_pbxt::rnd_end() {
 
 int ha_pbxt::end_scan() {
   pending_ = Pending::kNothing;
-  computes_virtual_ = false;
+  computes_virtual_ = computes_key_ = false;
   seek_is_current_ = range_end_set_ = false;
   if (!scan_open_) return 0;
   scan_open_ = false;

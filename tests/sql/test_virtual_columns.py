@@ -111,3 +111,31 @@ def test_partitions_give_virtual_columns_from_their_indexes(twin):
     twin.ok(FILL.format(first=1, last=1000))
     twin.ok("UPDATE t SET a = a + 3 WHERE n MOD 10 = 0")
     ask(twin)
+
+
+def test_rows_of_parts_come_in_the_order_of_virtual_columns(twin):
+    # The server merges rows of parts by their keys, in buffers for which it computes no virtual column.
+    twin.ok(
+        "CREATE TABLE t (n INT PRIMARY KEY, a INT, d INT, g INT AS (a) VIRTUAL, twice INT AS (g * 2) VIRTUAL, KEY g (g), KEY twice (twice DESC, d))"
+        " ENGINE={engine} PARTITION BY HASH (n) PARTITIONS 3"
+    )
+    twin.ok("INSERT INTO t (n, a, d) SELECT seq, seq MOD 4, seq FROM seq_1_to_24")
+    under_test = twin.under_test
+
+    def column(query, number=0):
+        return [row[number] for row in under_test.rows(query)]
+
+    for moved in (False, True):
+        assert column("SELECT g, n FROM t ORDER BY g LIMIT 8") == [0] * 6 + [1] * 2, moved
+        assert column("SELECT g, MAX(n) FROM t GROUP BY g") == [0, 1, 2, 3], moved
+        assert column("SELECT g, d FROM t FORCE INDEX (g) WHERE g >= 1 ORDER BY g DESC LIMIT 9") == [3] * 6 + [2] * 3, moved
+        assert column("SELECT twice, a, d FROM t FORCE INDEX (twice) WHERE twice > 0 ORDER BY twice DESC, d LIMIT 7") == [6] * 6 + [4], moved
+        assert column("SELECT d, twice FROM t FORCE INDEX (twice) ORDER BY twice DESC, d LIMIT 3") == [3, 7, 11], moved
+        under_test.ok("HANDLER t OPEN")
+        assert [column("HANDLER t READ g " + ("NEXT" if at else "FIRST"), 3)[0] for at in range(7)] == [0] * 6 + [1], moved
+        under_test.ok("HANDLER t CLOSE")
+        under_test.ok("OPTIMIZE TABLE t")
+    under_test.ok("DELETE FROM t ORDER BY g LIMIT 6")
+    assert column("SELECT DISTINCT g FROM t") == [1, 2, 3]
+    under_test.ok("UPDATE t SET d = 0 WHERE g > 0 ORDER BY g LIMIT 6")
+    assert column("SELECT g, n FROM t WHERE d = 0 ORDER BY n") == [1] * 6
