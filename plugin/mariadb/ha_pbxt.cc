@@ -36,6 +36,13 @@ bool only_reads(THD* thd) {
   }
 }
 
+/* What may copy a table's rows to a new one. */
+bool may_copy(THD* thd) {
+  int command = thd_sql_command(thd);
+  return command == SQLCOM_ALTER_TABLE || command == SQLCOM_CREATE_INDEX || command == SQLCOM_DROP_INDEX ||
+         command == SQLCOM_REPAIR;
+}
+
 /* A write lock is that of FOR UPDATE also where the table's own SELECT says so, in a statement that changes
  * other tables. The server marks those that it changes. Tables that stored functions use have no SELECT here.
  */
@@ -219,6 +226,10 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
   int error = 0;
   Session* session = Session::get(thd, &error);
   if (!session || (error = session->join())) return error;
+  // Rule T54: before the copy's snapshot is taken.
+  if (unlikely(may_copy(thd)) &&
+      (error = fail(pbxt_table_wait_for_prepared(open_table_->core(), session->core()))))
+    return error;
   bool writes = lock_type >= TL_FIRST_WRITE;
   bool locking_read = writes && is_locking_read(thd, table);
   binding_ = pbxt_bind{};

@@ -2,6 +2,8 @@
 
 import pytest
 
+from sql_tools import wait_for
+
 
 def prepare(twin):
     twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT, u INT, KEY (v), UNIQUE KEY (u)) ENGINE={engine}")
@@ -188,6 +190,69 @@ def test_a_prepared_transaction_keeps_its_locks_after_its_client_left(db):
             break
     assert waiting.result(15).affected == 1
     assert db.value("SELECT v FROM t WHERE n = 1") == 11
+
+
+COPIES = {
+    "column": "ALTER TABLE t MODIFY v VARCHAR(20)",
+    "force": "ALTER TABLE t FORCE, ALGORITHM=COPY",
+    "sorted": "ALTER TABLE t ORDER BY v",
+    "key": "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (n, v)",
+    "engine": "ALTER TABLE t ENGINE=Aria",
+    "parts": "ALTER TABLE t PARTITION BY HASH (n) PARTITIONS 3",
+    "repair": "REPAIR TABLE t",
+}
+COPIES_OF_PARTS = {
+    "add": "ALTER TABLE t ADD PARTITION PARTITIONS 2",
+    "coalesce": "ALTER TABLE t COALESCE PARTITION 1",
+    "rebuild": "ALTER TABLE t REBUILD PARTITION ALL",
+    "remove": "ALTER TABLE t REMOVE PARTITIONING",
+    "parts_repair": "ALTER TABLE t REPAIR PARTITION ALL",
+}
+
+
+@pytest.mark.parametrize("copy", [*COPIES, *COPIES_OF_PARTS])
+def test_a_copy_of_a_table_has_what_a_client_that_left_has_prepared(db, copy):
+    # T54: the server has no lock for a prepared transaction without a connection.
+    parts = "" if copy in COPIES else " PARTITION BY HASH (n) PARTITIONS 4"
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT) ENGINE={engine}" + parts)
+    db.ok("INSERT INTO t SELECT seq, seq FROM seq_1_to_40")
+    xid = f"'{db.name}-copy'"
+    gone, changer, closer = (db.session() for _ in range(3))
+    changes = ("UPDATE t SET v = 99 WHERE n = 2", "INSERT INTO t VALUES (1000, 3)", "DELETE FROM t WHERE n > 30 AND n < 40")
+    for statement in (f"XA START {xid}", *changes, f"XA END {xid}", f"XA PREPARE {xid}"):
+        gone.ok(statement)
+    gone.close()
+    changing = changer.later((COPIES | COPIES_OF_PARTS)[copy])
+    assert changing.waits()
+    wait_for(lambda: closer.run(f"XA COMMIT {xid}").error is None, what="an end of the old connection")
+    assert changing.result(30).error is None
+    assert db.value("SELECT v FROM t WHERE n = 2") in (99, "99")
+    assert db.value("SELECT COUNT(*) FROM t") == 32
+    assert db.value("SELECT COUNT(*) FROM t WHERE n = 1000") == 1
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("end", ["timeout", "kill"])
+def test_a_copy_that_does_not_wait_any_longer_leaves_one_table(db, end):
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT) ENGINE={engine}")
+    db.ok("INSERT INTO t VALUES (1, 1), (2, 2)")
+    xid = f"'{db.name}-stays'"
+    gone, changer, closer = (db.session() for _ in range(3))
+    ident = changer.thread_id()
+    for statement in (f"XA START {xid}", "UPDATE t SET v = 9", f"XA END {xid}", f"XA PREPARE {xid}"):
+        gone.ok(statement)
+    gone.close()
+    changer.ok(f"SET lock_wait_timeout = {1 if end == 'timeout' else 50}, pbxt_lock_wait_timeout = {1 if end == 'timeout' else 50}")
+    changing = changer.later("ALTER TABLE t ENGINE=Aria")
+    if end == "kill":
+        assert changing.waits()
+        db.ok(f"KILL QUERY {ident}")
+    assert changing.result(15).error[0] == (1205 if end == "timeout" else 1317)
+    wait_for(lambda: closer.run(f"XA COMMIT {xid}").error is None, what="an end of the old connection")
+    assert db.rows("SELECT v FROM t") == [(9,), (9,)]
+    assert db.value("SELECT engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 't'") == "PBXT"
+    db.ok("DROP TABLE t")
+    db.ok("CREATE TABLE t (n INT PRIMARY KEY) ENGINE={engine}")
 
 
 @pytest.mark.pbxt_only

@@ -21,6 +21,10 @@ typedef struct pbxt_alteration {
 pbxt_status pbxt_table_check_alter(pbxt_db* db, const pbxt_table_def* def, const pbxt_alteration* change,
                                    int* adds_indexes);
 
+/* For who is about to copy the rows of a table, before they are read: waits until no prepared transaction has
+ * written to it. One that has no session any more holds no lock of the host's. Can be stopped by kill. */
+pbxt_status pbxt_table_wait_for_prepared(pbxt_table* table, pbxt_session* session);
+
 /* Indexes that a table is to get, built over the rows it has. Files of what is closed without having been
  * given to pbxt_tables_alter are removed. One thread at a time. */
 typedef struct pbxt_index_build pbxt_index_build;

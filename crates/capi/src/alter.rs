@@ -6,10 +6,10 @@ use crate::database::{PbxtDb, database};
 use crate::definition::{PbxtTableDef, list};
 use crate::guard::{Failure, call, text, value};
 use crate::progress::{Report, advance};
-use crate::session::PbxtSession;
+use crate::session::{PbxtSession, session};
 use crate::sight::PbxtText;
 use crate::status::Status;
-use crate::table::optional_session;
+use crate::table::{PbxtTable, optional_session, table};
 use pbxt::{Alteration, Error, IndexBuild, Result, TableDef};
 use std::ffi::c_void;
 
@@ -76,6 +76,19 @@ pub unsafe extern "C" fn pbxt_table_check_alter(
         // SAFETY: a place of the caller.
         unsafe { *adds_indexes = i32::from(change.adds_indexes()) };
         Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_table_wait_for_prepared(
+    handle: *mut PbxtTable,
+    session_handle: *mut PbxtSession,
+) -> Status {
+    call(|| {
+        // SAFETY: valid handles.
+        let (host, session) = unsafe { (&table(handle)?.host, session(session_handle)?) };
+        Ok(host.database().wait_for_prepared(session, host.table())?)
     })
 }
 

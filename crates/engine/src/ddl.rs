@@ -19,7 +19,7 @@ use crate::table::Table;
 use crate::waits::Turn;
 use pbxt_base::{CommitTs, TableId, TxnId, stop_point};
 use pbxt_txlog::{CatalogRecord, EndRecord, Outcome, Space};
-use pbxt_txn::{LockMode, Resource};
+use pbxt_txn::{LockMode, Resource, TxnStatus};
 use std::sync::Arc;
 
 /// A table and its changed definition.
@@ -357,22 +357,44 @@ impl Database {
     /// The statement's own session has written the table: its locks do not stand against itself, and the host keeps new
     /// writers away.
     fn wait_for_others(self: &Arc<Self>, holder: &mut Session, own: TxnId, table: &Arc<Table>) -> Result<()> {
+        self.wait_while(holder, table, || {
+            self.table_locks.blockers(own, table.id, LockMode::Exclusive)
+        })
+    }
+
+    /// Waits until no prepared transaction has written to the table (rule T54), for who is about to copy it.
+    ///
+    /// # Errors
+    /// `LockTimeout` after the session's limit, `Killed`.
+    pub fn wait_for_prepared(self: &Arc<Self>, session: &Session, table: &Arc<Table>) -> Result<()> {
+        let prepared = || {
+            let guard = crossbeam_epoch::pin();
+            let mut writers = self
+                .table_locks
+                .blockers(session.txn(), table.id, LockMode::Exclusive);
+            writers.retain(|txn| self.txns.status(*txn, &guard) == TxnStatus::Prepared);
+            writers
+        };
+        if prepared().is_empty() {
+            return Ok(());
+        }
+        self.wait_while(&mut session.guest(), table, prepared)
+    }
+
+    /// Waits for the table until nobody is left that `others` names.
+    fn wait_while(
+        self: &Arc<Self>,
+        holder: &mut Session,
+        table: &Arc<Table>,
+        others: impl Fn() -> Vec<TxnId>,
+    ) -> Result<()> {
         holder.ensure_txn()?;
         let mut turn = Turn::none(&self.waits);
-        loop {
-            let others = || self.table_locks.blockers(own, table.id, LockMode::Exclusive);
-            if others().is_empty() {
-                return Ok(());
-            }
-            holder.wait(
-                &mut turn,
-                table,
-                Resource::Table(table.id),
-                LockMode::Exclusive,
-                false,
-                others,
-            )?;
+        while !others().is_empty() {
+            let resource = Resource::Table(table.id);
+            holder.wait(&mut turn, table, resource, LockMode::Exclusive, false, &others)?;
         }
+        Ok(())
     }
 
     /// Logs one DDL transaction, durable on return (rule K4). What makes definitions grow asks for space as rows do, and leaves the reserve

@@ -9,6 +9,7 @@ use pbxt::{Bind, Busy, ConflictMode, Error, Isolation, SessionConfig};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_txn::LockMode;
+use std::sync::Arc;
 use three::{read, renumber, three, waiting, with};
 
 fn repeatable(bench: &Bench) -> Client {
@@ -265,6 +266,24 @@ fn ddl_waits_for_writers_prepared_ones_included() {
         bench.db.drop_table(Some(&ddl.session), "t"),
         Err(Error::NoSuchTable { .. })
     ));
+}
+
+#[test]
+fn a_copy_waits_for_prepared_writers_and_for_no_others() {
+    // T54.
+    let (mut bench, rows) = three();
+    let copier = repeatable(&bench);
+    let table = Arc::clone(&bench.table.table);
+    let wait = || bench.db.wait_for_prepared(&copier.session, &table);
+    wait().expect("nobody has written");
+    bench.client.delete(&bench.table, rows[0]).unwrap();
+    wait().expect("the host minds those that have a connection");
+    bench.client.session.prepare(b"gone").unwrap();
+    bench.client.session.detach_prepared();
+    let refused = wait();
+    assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
+    bench.db.commit_prepared(b"gone").unwrap();
+    wait().expect("it is over");
 }
 
 #[test]
