@@ -9,6 +9,10 @@
 
 #include <string.h>
 
+#include <mutex>
+#include <set>
+#include <string>
+
 namespace pbxt {
 namespace {
 
@@ -121,13 +125,36 @@ void say_more(pbxt_status status, THD* thd) {
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, error, "PBXT: %s", kept_text);
 }
 
+/* The server's text of an engine error has room for so many bytes of the engine's sentence. */
+constexpr size_t kSentenceShown = 200;
+constexpr size_t kDamagesTold = 1000;
+
+/* Damage is for whoever runs the server, too: each sentence once. */
+void log_damage() {
+  static std::mutex latch;
+  static std::set<std::string> told;
+  std::lock_guard<std::mutex> guard(latch);
+  if (told.size() < kDamagesTold && told.insert(kept_text).second)
+    sql_print_error("PBXT: a statement met damage: %s", kept_text);
+}
+
+/* The end of a long sentence, which says what to do, is in no message but this note. */
+void say_all(int error, THD* thd) {
+  if (is_engine_error(error) && strlen(kept_text) > kSentenceShown)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, ER_GET_ERRMSG, "PBXT: %s", kept_text);
+}
+
 }  // namespace
 
 int to_ha_error(pbxt_status status, THD* thd) {
   if (status == PBXT_OK) return 0;
   if (is_everyday(status)) return number_of(status);
   keep_text();
-  if (thd) say_more(status, thd);
+  if (status == PBXT_CORRUPT) log_damage();
+  if (thd) {
+    say_more(status, thd);
+    say_all(number_of(status), thd);
+  }
   if (thd && (status == PBXT_DEADLOCK || status == PBXT_UNSERIALIZABLE || status == PBXT_TXN_ABORTED))
     thd->mark_transaction_to_rollback(true);
   // The server asserts that a statement reported as killed really was; a wake-up without a kill is a wait

@@ -184,7 +184,15 @@ struct st_mysql_sys_var* system_variables[] = {MYSQL_SYSVAR(data_dir),
                                                PBXT_OLD_SETTINGS(PBXT_LIST_OLD) NULL};
 #undef PBXT_LIST_OLD
 
+/* A number without its M or G would leave the engine no room to work in. */
+constexpr ulonglong kCacheLeast = 1 << 20;
+
 Settings settings_at_start() {
+  if (cache_size != 0 && cache_size < kCacheLeast) {
+    sql_print_warning("PBXT: pbxt_cache_size is given in bytes, and %llu are too few: %llu are used",
+                      cache_size, kCacheLeast);
+    cache_size = kCacheLeast;
+  }
   return Settings{data_dir,          cache_size,         static_cast<uint8_t>(direct_io),
                   encryption_key_id, encrypt_files != 0, static_cast<bool>(restore_definitions)};
 }

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 from common import Problem
-from sql_tools import Session
+from sql_tools import Session, wait_for
 
 pytestmark = pytest.mark.pbxt_only
 
@@ -154,8 +154,8 @@ KEYED_ROWS = "SELECT COUNT(*), SUM(n), SUM(CRC32(v)) FROM d.k IGNORE INDEX (v)"
 
 
 @pytest.fixture
-def damaged_index(own_server):
-    """A session on a server with table d.k, of whose index on v one block on disk is damaged, and the digest of the rows."""
+def damaged_server(own_server):
+    """A server with table d.k, of whose index on v one block on disk is damaged, and the digest of the rows."""
     server = own_server()
     session = Session(server, None, "PBXT")
     session.ok("CREATE DATABASE d")
@@ -170,6 +170,13 @@ def damaged_index(own_server):
     server.stop()
     flip(*find_any(files(folder, "meta-"), marks))
     server.start()
+    return server, keyed
+
+
+@pytest.fixture
+def damaged_index(damaged_server):
+    """A session on that server, and the digest."""
+    server, keyed = damaged_server
     session = Session(server, None, "PBXT")
     yield session, keyed
     session.close()
@@ -184,6 +191,25 @@ def find_any(paths, marks):
             if place >= 0:
                 return path, place
     return pytest.fail(f"no key is in {[path.name for path in paths]}")
+
+
+def test_damage_that_statements_and_background_work_meet_is_in_the_error_log(damaged_server):
+    # S65, and the sentence of ERROR 1296, which the server cuts.
+    server, _ = damaged_server
+    session = Session(server, None, "PBXT")
+    for _ in range(3):
+        code, text = session.run(KEYS).error
+        assert code == 1296 and "meta-" in text
+    notes = [row[2] for row in session.rows("SHOW WARNINGS")]
+    met = [line for line in server.log_text().splitlines() if "a statement met damage" in line]
+    assert len(met) == 1 and "meta-" in met[0], met
+    assert any("Restore" in note or "restore" in note for note in notes), notes
+    session.ok("UPDATE d.k FORCE INDEX (PRIMARY) SET v = CONCAT('NEW', UNHEX(SHA1(-n)))")
+    failed = "background work failed"
+    wait_for(lambda: failed in server.log_text(), 60, "a line about the merge")
+    lines = [line for line in server.log_text().splitlines() if failed in line]
+    assert len(lines) == 1 and "meta-" in lines[0], lines
+    session.close()
 
 
 def test_repair_makes_a_damaged_index_anew_from_the_rows(damaged_index):
@@ -416,6 +442,14 @@ def test_an_unknown_option_and_a_wrong_value_are_named(own_server):
             other.start()
         other.stop()
         assert f"'perhaps' to '{setting}'" in other.log_text(mark)
+
+
+def test_a_cache_of_bytes_that_were_meant_to_be_megabytes_is_told_and_not_taken(own_server):
+    server = own_server("--pbxt-cache-size=256")
+    session = Session(server, None, "PBXT")
+    assert session.value("SELECT @@GLOBAL.pbxt_cache_size") == 1 << 20
+    session.close()
+    assert [line for line in engine_lines(server.log_text()) if "pbxt_cache_size is given in bytes" in line]
 
 
 def test_a_setting_of_the_old_engine_is_accepted_with_a_warning(own_server):

@@ -107,6 +107,10 @@ impl WaitObserver for PbxtHost {
         self.note(0, text);
     }
 
+    fn failure(&self, text: &str) {
+        self.note(1, text);
+    }
+
     fn read_only(&self, text: &str) {
         self.note(0, text);
     }

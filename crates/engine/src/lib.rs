@@ -114,6 +114,7 @@ mod delete_all;
 mod encrypted_tables;
 mod errand;
 mod error;
+mod failures;
 mod fates;
 mod fetch_ahead;
 mod foreign_action;

@@ -265,6 +265,7 @@ impl Database {
             let _breathing = self.begin_breathing(is_idle);
             self.checkpoint_step()
         };
+        self.tell_of_checkpoint(&made);
         if made.is_err() {
             figures.failures.fetch_add(1, Ordering::Relaxed);
             let retry = self.clock.now_millis() + RETRY_MILLIS;
@@ -322,7 +323,7 @@ impl Database {
         let weak = Arc::downgrade(self);
         let step = move || {
             if let Some(db) = weak.upgrade() {
-                // A failure is counted and tried again; one of the disk has poisoned the database, which was told (D9).
+                // A failure is counted, told (D9, S65) and tried again.
                 let _ = db.maintenance_step(db.upkeep.is_at_rest());
             }
         };

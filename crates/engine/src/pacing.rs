@@ -18,6 +18,7 @@ use crate::counters::Counter;
 use crate::database::Database;
 use crate::errand::Errand;
 use crate::error::{Error, Result};
+use crate::failures::Failures;
 use crate::forget::Forgetter;
 use crate::idle::IdleWatch;
 use crate::index_merge::IndexMerger;
@@ -52,6 +53,7 @@ pub(crate) struct Upkeep {
     /// Tables of which a loaded run cannot be settled.
     pub unsettled: Mutex<SetAside<TableId>>,
     pub blobs: BlobAccounts,
+    pub failures: Failures,
     pub counters: UpkeepCounters,
     /// See `Database::log_floor`.
     floor: AtomicU64,
@@ -203,7 +205,11 @@ impl Database {
     /// One step of whatever is most overdue; when the database is idle, of whatever is useful. Want of disk space is not an
     /// error here: the step is tried again later. A step that fails keeps no other from its turn (rule S53); the error is the first one's.
     pub fn upkeep_step(&self, is_idle: bool) -> Result<Progress> {
-        self.upkeep_step_for(Need::when(is_idle))
+        let stepped = self.upkeep_step_for(Need::when(is_idle));
+        if let Err(error) = &stepped {
+            self.tell_of_step(error);
+        }
+        stepped
     }
 
     /// The same, of whatever is needed.
@@ -307,7 +313,7 @@ impl Database {
         let mut watch = IdleWatch::default();
         let step = move || {
             let Some(db) = weak.upgrade() else { return };
-            // A failure of the disk has poisoned the database, which was told (D9); damage is found again by whoever reads it.
+            // Failures have been told (D9, S65).
             while !db.upkeep.is_stopping() && !db.upkeep.is_compacting() {
                 let is_idle = watch.look(db.clock.now_millis(), db.log.tail().raw());
                 db.upkeep.is_idle.store(is_idle, Ordering::Relaxed);

@@ -59,6 +59,8 @@ pub trait WaitObserver: Send + Sync + std::fmt::Debug {
     fn deadlock(&self, _text: &str) {}
     /// Damage of a file that the scrubber met, in one line, for whoever runs the database (rule SC6).
     fn damage(&self, _text: &str) {}
+    /// Why background work could not be done, in one line, for whoever runs the database (rule S65).
+    fn failure(&self, _text: &str) {}
     /// The database takes no more writes, and why, in one line: once, by whoever met the failure (rule D9). Called under latches of the
     /// engine, so it must not come back to it.
     fn read_only(&self, _text: &str) {}
