@@ -122,7 +122,8 @@ const char* refuse_kept(const Field* before, const Field* now, const Create_fiel
                         bool has_generated) {
   bool was_stored = before->stored_in_db();
   if (was_stored != now->stored_in_db() || (counts_up(now) && !counts_up(before))) return kOtherValues;
-  if (now->check_constraint && (!before->check_constraint || given->change.str)) return kChecked;
+  // The server hands on the condition of a column that the statement does not define anew.
+  if (now->check_constraint && given->check_constraint != before->check_constraint) return kChecked;
   if (before->is_equal(*given)) return has_generated && reads_otherwise(before, now) ? kGenerated : nullptr;
   if (!was_stored || !keeps_values(before, now)) return kOtherValues;
   if ((before->flags | now->flags) & FIELD_IN_PART_FUNC_FLAG) return kPartitioned;

@@ -44,6 +44,42 @@ def prepare(session, rows=ROWS):
     session.ok("DELETE FROM t WHERE n % 11 = 0")
 
 
+CHECKED = "CREATE TABLE t (n INT PRIMARY KEY, d INT, doc JSON, q INT CHECK (q > 0), w VARCHAR(20)) ENGINE={engine}"
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ADD COLUMN x INT", "DROP COLUMN d", "DROP COLUMN q", "DROP COLUMN doc", "RENAME COLUMN d TO dd", "RENAME COLUMN doc TO document", "RENAME COLUMN q TO qq",
+        "MODIFY w VARCHAR(60)", "MODIFY d INT FIRST", "COMMENT 'changed'", "ALTER COLUMN d SET DEFAULT 4", "ADD KEY (d)", "ADD UNIQUE KEY (n, d)",
+    ],
+)  # fmt: skip
+def test_conditions_of_columns_that_stay_need_no_copy(twin, change):
+    twin.ok(CHECKED)
+    twin.ok("INSERT INTO t SELECT seq, seq % 50, JSON_OBJECT('k', seq), seq, CONCAT('w', seq) FROM seq_1_to_500")
+    algorithm = "NOCOPY" if "KEY" in change else "INSTANT"
+    assert twin.under_test.affected(f"ALTER TABLE t {change}, ALGORITHM={algorithm}, LOCK=NONE") == 0
+    twin.oracle.ok(f"ALTER TABLE t {change}")
+    twin.same_table("t")
+    same_definition(twin)
+    for column, value in (("doc", "'no json'"), ("document", "'no json'"), ("q", "-1"), ("qq", "-1")):
+        answer = twin.run(f"UPDATE t SET {column} = {value} WHERE n = 3")
+        assert answer.error is not None and answer.error[0] in (4025, 1054), answer
+    twin.same_table("t")
+    healthy(twin.under_test)
+
+
+@pytest.mark.pbxt_only
+def test_other_conditions_of_columns_need_a_copy(twin):
+    twin.ok(CHECKED)
+    twin.ok("INSERT INTO t SELECT seq, 0, '{}', 1, 'w' FROM seq_1_to_10")
+    for change in ("MODIFY q INT CHECK (q > 5)", "MODIFY d INT CHECK (d > 0)", "CHANGE d dd INT CHECK (dd > 0)"):
+        twin.under_test.fails(f"ALTER TABLE t {change}, ALGORITHM=INSTANT", (1845, 1846))
+        twin.under_test.fails(f"ALTER TABLE t {change}", 4025)
+    twin.same_table("t")
+
+
 @pytest.mark.pbxt_only
 @pytest.mark.parametrize("change", ACCEPTED)
 def test_what_is_instant_gives_the_rows_of_innodb(twin, change):
