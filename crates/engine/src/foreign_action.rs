@@ -11,6 +11,7 @@
 use crate::error::{Error, Result};
 use crate::foreign_key::Action;
 use crate::foreign_plan::{Node, Plan, fits};
+use crate::host::TableHost;
 use crate::locking::{Busy, RowLock};
 use crate::session::Session;
 use crate::table::Table;
@@ -31,6 +32,8 @@ type Values = Arc<[Option<Vec<u8>>]>;
 enum Deed {
     Delete,
     Set(Values),
+    /// A value is too long for the child's column: who has a child keeps its key (rule FK27).
+    Refuse,
 }
 
 /// All children of one row by one constraint.
@@ -119,7 +122,12 @@ impl<'a> Actions<'a> {
                 }
                 (Action::Cascade, None) => Deed::Delete,
                 (Action::Cascade, Some(new)) => {
-                    Deed::Set(values(host.layout(), &link.link.parent_columns, new)?)
+                    let values = values(host.layout(), &link.link.parent_columns, new)?;
+                    if link.can_hold(weigher, &values) {
+                        Deed::Set(values)
+                    } else {
+                        Deed::Refuse
+                    }
                 }
                 (Action::SetNull, _) => Deed::Set(vec![None; link.link.parent_columns.len()].into()),
                 (Action::SetDefault, _) => Deed::Set(link.defaults()?),
@@ -182,7 +190,8 @@ impl<'a> Actions<'a> {
             let Some(number) = node else { break };
             let is_changed = match &item.deed {
                 Deed::Delete => self.delete(number, row, (index, walk.probe_key()))?,
-                Deed::Set(values) => self.set(item, number, row, (index, walk.probe_key()), values)?,
+                Deed::Set(values) => self.set(item, number, row, (index, walk.probe_key()), Some(values))?,
+                Deed::Refuse => self.set(item, number, row, (index, walk.probe_key()), None)?,
             };
             if is_changed {
                 self.session.db.counters.rows_acted_on.add(1);
@@ -224,14 +233,14 @@ impl<'a> Actions<'a> {
         Ok(true)
     }
 
-    /// Gives the columns of the constraint new values in a child. False if it is none.
+    /// Gives the columns of the constraint new values in a child; without any, a child is one too many. False if it is none.
     fn set(
         &mut self,
         item: &Item,
         number: usize,
         row: RowId,
         (index, key): (usize, &[u8]),
-        values: &Values,
+        values: Option<&Values>,
     ) -> Result<bool> {
         let table = Arc::clone(self.plan.nodes[number].host.table());
         let locked = self
@@ -241,6 +250,9 @@ impl<'a> Actions<'a> {
         if !matches!(locked, RowLock::Held(_)) || !self.session.stands_under(&table, row, index, key)? {
             return Ok(false);
         }
+        let Some(values) = values else {
+            return Err(self.refused(item));
+        };
         self.plan.nodes[number].writer();
         let Some(mut writer) = self.plan.nodes[number].writer.take() else {
             return Ok(false);
@@ -268,12 +280,6 @@ impl<'a> Actions<'a> {
             let set = layout.set_value(usize::from(column.child), value.as_deref(), &mut writer.new);
             // Rule FK27.
             set.map_err(|_| self.refused(item))?;
-            if value
-                .as_deref()
-                .is_some_and(|value| !self.fits(&table, column.child, value))
-            {
-                return Err(self.refused(item));
-            }
         }
         if writer.is_computed {
             let (host, session) = (Arc::clone(&self.session.db.host), self.session.gate.host_session);
@@ -297,23 +303,6 @@ impl<'a> Actions<'a> {
         Ok(true)
     }
 
-    /// True if a value for which a field has bytes enough is none too long for its column (rule FK27).
-    fn fits(&self, child: &Table, column: u16, value: &[u8]) -> bool {
-        let def = child.def();
-        let record = def.host_record.as_ref();
-        let Some(column) = record.and_then(|record| record.columns.get(usize::from(column))) else {
-            return true;
-        };
-        match column.place.kind {
-            HostKind::Fixed(_) | HostKind::Blob(_) => true,
-            text => self
-                .session
-                .db
-                .host
-                .fits(&column.type_text, text.value_max(), value),
-        }
-    }
-
     fn refused(&self, item: &Item) -> Error {
         let node = &self.plan.nodes[item.node];
         node.incoming[item.link].refused(node.host.table())
@@ -334,6 +323,24 @@ pub(crate) fn record_without_pointers(bytes: &[u8]) -> HostRecord<'_> {
 }
 
 impl crate::foreign_plan::ChildLink {
+    /// True if none of the values is too long for its column of the child, though its field has bytes enough (rule FK27).
+    fn can_hold(&self, counter: &dyn TableHost, values: &Values) -> bool {
+        let def = self.child.def();
+        let Some(record) = &def.host_record else {
+            return true;
+        };
+        let columns = self.link.key.columns.iter().zip(values.iter());
+        columns.into_iter().all(|(column, value)| {
+            let column = record.columns.get(usize::from(column.child));
+            match (column.map(|column| (column, column.place.kind)), value) {
+                (None | Some((_, HostKind::Fixed(_) | HostKind::Blob(_))), _) | (_, None) => true,
+                (Some((column, text)), Some(value)) => {
+                    counter.fits(&column.type_text, text.value_max(), value)
+                }
+            }
+        })
+    }
+
     /// What the constraint's columns are by default.
     fn defaults(&self) -> Result<Values> {
         let def = self.child.def();
