@@ -205,8 +205,8 @@ int ha_pbxt::reset() {
   cond_pop();
   if (cursor_) pbxt_cursor_reset(cursor_);  // none after a TRUNCATE that could not open the table again
   pending_ = Pending::kNothing;
-  seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = computes_virtual_ = computes_key_ =
-      false;
+  seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = false;
+  computes_ = Computed::kNothing;
   columns_changed_ = true;
   return 0;
 }

@@ -189,8 +189,8 @@ class ha_pbxt final : public handler {
       scan_moved_ = true;
       if (unlikely(++rows_found_ % RowsDone::kTold == 0)) tell_found();
       if (all_columns_) open_table_->reset_nulls(reading_);
-      if (likely(!(computes_virtual_ || computes_key_))) return 0;
-      return computes_virtual_ ? compute_virtual_columns() : compute_key();
+      if (likely(computes_ == Computed::kNothing)) return 0;
+      return computes_ == Computed::kKey ? compute_key() : compute_virtual_columns();
     }
     return status == PBXT_NOT_FOUND || status == PBXT_END ? nothing_found : fail(status);
   }
@@ -282,10 +282,11 @@ class ha_pbxt final : public handler {
   uchar* reading_ = nullptr;    /* the record being read */
   bool columns_changed_ = true; /* since they were last told to the cursor */
   bool scan_open_ = false;
-  bool computes_virtual_ =
-      false;                  /* the server takes virtual columns for read with the index, and they are not */
-  bool computes_key_ = false; /* rows of parts are merged by virtual columns of the index */
-  bool scan_moved_ = false;   /* since position() was last called */
+  /* Virtual columns of rows read: by the server; those of the index, by which it merges rows of parts; or
+   * all, which it takes for read with the index, and they are not. */
+  enum class Computed { kNothing, kKey, kAll };
+  Computed computes_ = Computed::kNothing;
+  bool scan_moved_ = false; /* since position() was last called */
   bool is_clone_ = false;
   bool is_merged_ = false;        /* its scan is the first of those that are merged by row reference */
   bool condition_pushed_ = false; /* table scans may leave out rows */

@@ -111,7 +111,7 @@ bool ha_pbxt::has_virtual_part(uint index) const {
 int ha_pbxt::start_pending() {
   Pending what = pending_;
   pending_ = Pending::kNothing;
-  computes_virtual_ = computes_key_ = false;
+  computes_ = Computed::kNothing;
   bool by_index_alone = what == Pending::kIndex && table->vfield && keyread_enabled();
   // Merges and filters read an index alone for references to its rows; where those begin with the primary
   // key, it has to be there.
@@ -122,9 +122,11 @@ int ha_pbxt::start_pending() {
   scans_table_ = what == Pending::kScan;
   if (what == Pending::kScan) return fail(pbxt_scan_start(cursor_));
   int error = fail(pbxt_index_start(cursor_, active_index));
-  computes_key_ = in_order_ && table->part_info && !keyread_enabled() && has_virtual_part(active_index);
+  if (in_order_ && table->part_info && !keyread_enabled() && has_virtual_part(active_index))
+    computes_ = Computed::kKey;
   if (by_index_alone && !error && !(can_refer && pbxt_index_covers(cursor_))) {
-    computes_virtual_ = columns_changed_ = true;
+    computes_ = Computed::kAll;
+    columns_changed_ = true;
     error = fail(pbxt_cursor_columns(cursor_, nullptr, 0));
   }
   if (uint64_t wanted = error ? 0 : rows_wanted(ha_thd(), table, in_order_))
@@ -150,7 +152,7 @@ int ha_pbxt::rnd_end() {
 
 int ha_pbxt::end_scan() {
   pending_ = Pending::kNothing;
-  computes_virtual_ = computes_key_ = false;
+  computes_ = Computed::kNothing;
   seek_is_current_ = range_end_set_ = false;
   if (!scan_open_) return 0;
   scan_open_ = false;
