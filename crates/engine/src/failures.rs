@@ -9,6 +9,7 @@
 use crate::database::Database;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
+use pbxt_base::Error as StorageError;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,9 +44,13 @@ impl Failures {
 }
 
 impl Database {
-    /// A step of background work failed (rule S65).
+    /// A step of background work failed, whoever took it (rule S65).
     pub(crate) fn tell_of_step(&self, error: &Error) {
-        if matches!(error, Error::Killed) || self.poison.check().is_err() {
+        let is_told_elsewhere = matches!(
+            error,
+            Error::Storage(StorageError::NoSpace { .. }) | Error::Killed
+        );
+        if is_told_elsewhere || self.poison.check().is_err() {
             return;
         }
         let reason = format!("background work failed and is tried again now and then: {error}");

@@ -268,7 +268,10 @@ impl IndexMerger {
     fn note_end(&mut self, db: &Database, job: &IndexJob, error: Option<&Error>) {
         let index = job.index().def.id;
         match error {
-            Some(error) => self.aside.note(index, db.checkpoint_start(), error),
+            Some(error) => {
+                db.tell_of_step(error);
+                self.aside.note(index, db.checkpoint_start(), error);
+            }
             None => self.aside.forget(&index),
         }
     }

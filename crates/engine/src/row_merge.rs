@@ -82,6 +82,7 @@ impl Database {
             Ok(()) => {}
             Err(Unmerged::Stopping) => return Ok(Progress::Idle),
             Err(Unmerged::Failed(table, error)) => {
+                self.tell_of_step(&error);
                 if let Some(table) = table {
                     merger.aside.note(table, self.checkpoint_start(), &error);
                 }

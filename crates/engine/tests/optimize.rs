@@ -20,7 +20,7 @@ use pbxt_sim::world::geometry;
 use pbxt_testkit::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use store::Store;
+use store::{Reasons, Store};
 
 fn optimize(store: &mut Store) -> pbxt::Result<Optimized> {
     let table = Arc::clone(&store.table.table);
@@ -498,7 +498,8 @@ fn a_large_merge_of_another_table_is_left_to_upkeep() {
 /// Rule S53.
 #[test]
 fn damage_that_a_merge_of_another_table_meets_is_not_told() {
-    let mut store = Store::new();
+    let reasons = Arc::<Reasons>::default();
+    let mut store = Store::telling(&reasons);
     let left = worn(&mut store);
     let damaged = large_merge_of_another(&mut store);
     let own = u64::from(damaged.table.indexes[NAME_INDEX].def.id.raw());
@@ -516,6 +517,9 @@ fn damage_that_a_merge_of_another_table_meets_is_not_told() {
         matches!(merged, Err(Error::Storage(StorageError::Corrupt { .. }))),
         "upkeep meets it: {merged:?}"
     );
+    let told = reasons.take();
+    assert_eq!(told.len(), 1, "S65: {told:?}");
+    assert!(told[0].contains("meta-"), "S65: {told:?}");
 }
 
 #[test]

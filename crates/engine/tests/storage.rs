@@ -12,7 +12,8 @@ use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_sim::world::geometry;
 use pbxt_testkit::Fault;
-use store::Store;
+use std::sync::Arc;
+use store::{Reasons, Store};
 
 #[test]
 fn settled_rows_leave_the_log_and_are_read_from_runs() {
@@ -230,7 +231,8 @@ fn a_step_that_fails_keeps_no_other_from_its_turn() {
 /// Rule S53. The damaged one comes first in the catalog.
 #[test]
 fn a_damaged_block_keeps_only_its_own_table_from_being_merged() {
-    let mut store = Store::new();
+    let reasons = Arc::<Reasons>::default();
+    let mut store = Store::telling(&reasons);
     let damaged = PlayTable::create(&store.db, "damaged").expect("a second table");
     for id in 0..200 {
         store.client.insert(&damaged, &Store::row(id)).expect("inserted");
@@ -274,6 +276,9 @@ fn a_damaged_block_keeps_only_its_own_table_from_being_merged() {
     store.db.checkpoint_step().expect("made");
     let failed = (0..10).filter(|_| store.db.row_merge_step().is_err()).count();
     assert_eq!(failed, 1, "S53: and then it has a turn");
+    let told = reasons.take();
+    assert_eq!(told.len(), 1, "S65: {told:?}");
+    assert!(told[0].contains("cold-"), "S65: {told:?}");
     store.shows(0..200);
 }
 

@@ -2,7 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
-use pbxt::{Database, Options, Progress, Simulation};
+use parking_lot::Mutex;
+use pbxt::{Database, Options, Progress, Simulation, WaitObserver};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_sim::world::geometry;
@@ -15,6 +16,28 @@ pub(crate) struct Store {
     pub(crate) table: PlayTable,
     pub(crate) client: Client,
     pub(crate) disk: SimDisk,
+}
+
+/// Why background work failed, as far as it was told.
+#[derive(Debug, Default)]
+pub(crate) struct Reasons(Mutex<Vec<String>>);
+
+impl Reasons {
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+impl WaitObserver for Reasons {
+    fn waiting(&self, _waiter: usize, _blocker: usize) {}
+    fn begin(&self, _host_session: usize) {}
+    fn end(&self, _host_session: usize) {}
+    fn is_killed(&self, _host_session: usize) -> bool {
+        false
+    }
+    fn failure(&self, text: &str) {
+        self.0.lock().push(text.to_owned());
+    }
 }
 
 fn options() -> Options {
@@ -39,6 +62,14 @@ impl Store {
         };
         Self::with(&Options {
             simulation: Some(simulation),
+            ..options()
+        })
+    }
+
+    /// One whose failures of background work are kept.
+    pub(crate) fn telling(reasons: &Arc<Reasons>) -> Self {
+        Self::with(&Options {
+            observer: Some(Arc::clone(reasons) as _),
             ..options()
         })
     }
