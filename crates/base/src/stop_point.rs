@@ -55,6 +55,7 @@ pub const NAMES: &[&str] = &[
     "checkpoint.after_note",
     "checkpoint.after_removal",
     "read.after_word",
+    "read.after_version",
     "gone.after_swept",
     "gone.before_remove",
     "read.after_gone",

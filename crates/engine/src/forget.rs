@@ -4,18 +4,23 @@
 //! can be met. Nobody keeps a list of those; they go when the log begins later and runs are rebuilt.
 //! Rules: S23 a transaction that had ended when the log's end was at `tail` is forgotten when the log starts at or beyond it,
 //! a checkpoint has begun at or beyond it (no tree has an event of it), and no run has a stamp in whose range it lies; and when nobody
-//! reads trees or runs any more that were superseded until then, for those may have one.
-//! Latches and I/O: its own, and each table's shape latch, for a look at the names of all runs; no I/O.
+//! reads trees or runs any more that were superseded until then, for those may have one; nor has a version in hand that was found in the log
+//! before.
+//! Latches and I/O: its own, and each table's shape latch, for a look at the names of all runs; no I/O. May wait for readers, a second at most.
 //! After a crash: the image lists what was not forgotten when it was made.
 
 use crate::database::Database;
 use crate::error::Result;
+use crate::grace::Grace;
 use crate::pacing::Progress;
 use crate::superseded::{Former, is_held};
 use pbxt_base::{Lsn, TxnId};
+use std::time::Duration;
 
 /// Transactions forgotten under one latch.
 const AT_ONCE: usize = 1024;
+/// A step waits for readers so long at most; the next one goes on.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Transactions to be forgotten.
 #[derive(Debug, Default)]
@@ -29,6 +34,8 @@ pub(crate) struct Forgetter {
     unnamed: Vec<TxnId>,
     /// Superseded parts that somebody had at that moment.
     former: Vec<Former>,
+    /// For those who had found a version in the log before that moment.
+    grace: Option<Grace>,
 }
 
 impl Database {
@@ -59,6 +66,7 @@ impl Database {
         forgetter.unnamed = std::mem::take(&mut forgetter.noted);
         forgetter.unnamed.retain(|txn| !is_left(txn));
         forgetter.former = former;
+        forgetter.grace = Some(Grace::begin());
         Ok(forgetter.forget(self))
     }
 
@@ -101,9 +109,10 @@ impl Forgetter {
     /// Forgets those of which nothing is left, once nobody reads what may have had it.
     fn forget(&mut self, db: &Database) -> Progress {
         self.former.retain(is_held);
-        if !self.former.is_empty() {
+        if !self.former.is_empty() || self.grace.as_ref().is_some_and(|grace| !grace.is_over(PATIENCE)) {
             return Progress::Idle;
         }
+        self.grace = None;
         // Whoever has its slot yet is noted again.
         let unnamed = std::mem::take(&mut self.unnamed);
         let forgot = unnamed

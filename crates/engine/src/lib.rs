@@ -127,6 +127,7 @@ mod forget;
 mod gates;
 mod gone;
 mod gone_sweep;
+mod grace;
 mod guards;
 mod held_rows;
 mod home_range;

@@ -166,6 +166,7 @@ impl View {
             };
             let lsn = addr.lsn();
             let txn = record.txn();
+            stop_point!("read.after_version");
             match self.judge(db, Stamp { txn, lsn }, guard)? {
                 Verdict::Visible if record.is_tombstone() => return Ok(Resolved::Absent),
                 Verdict::Visible => return Ok(Resolved::Row(table.present(record, lsn)?)),

@@ -60,6 +60,61 @@ fn a_reader_that_is_about_to_take_the_shape_takes_the_newest() {
     store.shows(0..60);
 }
 
+/// So many transactions of one row each in a table of their own.
+fn transactions(client: &mut Client, table: &PlayTable, ids: std::ops::Range<u32>) {
+    for id in ids {
+        client.insert(table, &PlayRow::new(id)).expect("inserted");
+        client.session.commit().expect("committed");
+    }
+}
+
+/// Homes what can be, makes a checkpoint and looks for transactions to forget; true if some were.
+fn forgets(store: &Store) -> bool {
+    store.compact();
+    store.db.checkpoint_step().expect("a checkpoint");
+    let mut forgot = false;
+    for _ in 0..2 {
+        forgot |= store.db.forget_step().expect("a look") == Progress::Worked;
+    }
+    forgot
+}
+
+#[test]
+fn a_reader_that_has_a_rolled_back_version_still_learns_that_it_was() {
+    const A_PAGE: u32 = 4096;
+    let turn = turn();
+    let mut store = Store::new();
+    store.insert(0..1);
+    let change = |old: &PlayRow| PlayRow {
+        group: Some(77),
+        ..old.clone()
+    };
+    let row = pbxt_base::RowId::new(1);
+    let updated = store.client.update(&store.table, row, change).expect("updated");
+    updated.expect("there");
+    store.client.session.rollback().expect("rolled back");
+    // Its place among the transactions is needed for others, and it is noted.
+    let (mut worker, other) = (Client::new(&store.db, 2), PlayTable::create(&store.db, "o").expect("a table"));
+    transactions(&mut worker, &other, 0..A_PAGE + 100);
+    store.db.housekeeping_step();
+    assert_eq!(store.db.forget_step().expect("a look"), Progress::Idle);
+    transactions(&mut worker, &other, A_PAGE + 100..2 * A_PAGE);
+    let (db, table) = (
+        Arc::clone(&store.db),
+        PlayTable::open(&store.db, "t").expect("the table"),
+    );
+    let reader = hold_at(&turn, "read.after_version", move || {
+        let mut client = Client::new(&db, 7);
+        let found = client.update(&table, row, PlayRow::clone).expect("read");
+        found.map(|(old, _)| old.group)
+    });
+    assert!(!forgets(&store), "S23: a reader may have a version of it");
+    assert_eq!(reader.release(), Some(None), "S23");
+    let forgot = store.db.forget_step().expect("a look");
+    assert_eq!(forgot, Progress::Worked, "S23: nobody has one any more");
+    store.shows(0..1);
+}
+
 #[test]
 fn an_update_between_install_and_clear_keeps_its_word() {
     let turn = turn();
