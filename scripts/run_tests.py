@@ -29,7 +29,8 @@
   asan, tsan           the crates' tests under AddressSanitizer and ThreadSanitizer             only with --long
   asan-sql, tsan-sql   the plugin under them in the server (scripts/sanitize.py)                only with --long
 
-The output of each suite goes to build/test/NAME.log, and the end of it to the screen if the suite fails. The last line of all is
+The output of each suite goes to build/test/NAME.log, that of its run before to NAME.log.before, and the end of it to the screen if the suite
+fails. The last line of all is
 `N passed, N failed, N skipped`; a suite that ends with an error although none of its tests failed counts as one failure.
 
 usage: run_tests.py [--long] [--only NAME ...]
@@ -38,7 +39,6 @@ usage: run_tests.py [--long] [--only NAME ...]
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -172,6 +172,8 @@ def heartbeat(name, ended):
 def run_suite(suite, long):
     """Runs one suite; answers (passed, failed, skipped, seconds)."""
     log_path = LOGS / f"{suite.name}.log"
+    if log_path.exists():
+        log_path.replace(LOGS / f"{suite.name}.log.before")
     command = [*suite.command, *(suite.long_options if long else [])]
     print(f"{suite.name}: {' '.join(command)}", flush=True)
     started, ended = time.monotonic(), threading.Event()
@@ -213,8 +215,7 @@ def main():
     parser.add_argument("--long", action="store_true", help="whole suites and long random runs")
     parser.add_argument("--only", action="append", default=[], help="this suite; may be given several times")
     options = parser.parse_args()
-    shutil.rmtree(LOGS, ignore_errors=True)
-    LOGS.mkdir(parents=True)
+    LOGS.mkdir(parents=True, exist_ok=True)
     suites = chosen(options)
     if any("miri" in suite.command for suite in suites):
         need_nightly("miri", "rust-src")
