@@ -3,8 +3,8 @@
  *
  * A child's value is looked up in its parent's index as bytes, so types agree only if equal values have equal
  * bytes there (rules FK4, FK40): numbers by width and sign, DECIMAL by precision and scale, times by format
- * and fraction, ENUM and SET by width, strings by collation. The length of strings is left out where weights
- * do not depend on it.
+ * and fraction, ENUM and SET by width, strings by collation, BINARY by length, because its zeros count. The length
+ * of other strings is left out where weights do not depend on it.
  */
 #include "column_types.h"
 
@@ -33,7 +33,7 @@ std::string string_text(const Field* field, bool is_char) {
 /* BINARY and CHAR, VARBINARY and VARCHAR have names in common. */
 std::string name_of_type(const Field* field) {
   if (field->charset() == &my_charset_bin) {
-    if (Definition::is_char_column(field)) return "binary";
+    if (Definition::is_char_column(field)) return "binary" + in_parentheses(field->field_length);
     if (field->real_type() == MYSQL_TYPE_VARCHAR) return "varbinary";
   }
   return field->type_handler()->name().ptr();

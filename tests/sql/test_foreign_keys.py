@@ -157,6 +157,17 @@ def test_columns_of_every_type(twin, kind, values):
     twin.same_table("c")
 
 
+@pytest.mark.pbxt_only
+def test_binary_columns_of_two_lengths_have_no_value_in_common(db):
+    db.ok("CREATE TABLE p (v BINARY(4) PRIMARY KEY) ENGINE={engine}")
+    db.ok("INSERT INTO p VALUES (X'61620000')")
+    assert db.rows("SELECT COUNT(*) FROM p WHERE v = CAST('ab' AS BINARY(2))") == [(0,)]
+    refers = "CREATE TABLE c (v BINARY({length}), KEY (v), FOREIGN KEY (v) REFERENCES p (v)) ENGINE={{engine}}"
+    db.fails(refers.format(length=2), 1005)
+    db.ok(refers.format(length=4))
+    db.ok("INSERT INTO c VALUES ('ab')")
+
+
 def test_a_table_that_refers_to_itself(twin):
     twin.ok(
         "CREATE TABLE t (id INT PRIMARY KEY, boss INT, KEY (boss), FOREIGN KEY (boss) REFERENCES t (id) ON DELETE CASCADE) ENGINE={engine}"
