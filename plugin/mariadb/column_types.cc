@@ -3,8 +3,8 @@
  *
  * A child's value is looked up in its parent's index as bytes, so types agree only if equal values have equal
  * bytes there (rules FK4, FK40): numbers by width and sign, DECIMAL by precision and scale, times by format
- * and fraction, ENUM and SET by width, strings by collation, BINARY by length, because its zeros count. The length
- * of other strings is left out where weights do not depend on it.
+ * and fraction, ENUM and SET by width, strings by collation, BINARY by length, because its zeros count. The
+ * length of other strings is left out where weights do not depend on it.
  */
 #include "column_types.h"
 

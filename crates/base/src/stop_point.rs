@@ -54,6 +54,7 @@ pub const NAMES: &[&str] = &[
     "checkpoint.before_note",
     "checkpoint.after_note",
     "checkpoint.after_removal",
+    "seek.after_entries",
     "read.after_word",
     "read.after_version",
     "gone.after_swept",

@@ -324,12 +324,13 @@ impl Database {
         checks: bool,
         mut builds: Vec<IndexBuild>,
     ) -> Result<()> {
-        let mut locked = Vec::with_capacity(defs.len());
+        let mut tables = Vec::with_capacity(defs.len());
         for def in &defs {
             let table = self.catalog.find(&def.name)?;
             self.refuse_own_changes(session, &table)?;
-            locked.push(self.lock_for_ddl(session, &table)?);
+            tables.push(table);
         }
+        let locked = self.lock_all_for_ddl(session, &tables)?;
         builds.iter_mut().try_for_each(IndexBuild::catch_up_last)?;
         let _turn = self.ddl.lock();
         let mut changed: Vec<Redefined> = Vec::new();

@@ -156,9 +156,10 @@ impl Database {
     /// True if a census would be gone on with or begun under load.
     fn census_is_pressing(&self) -> Result<bool> {
         let segment_bytes = self.store.geometry().blob_segment_bytes;
-        let written = self.blobs.bytes_written();
-        let (baseline, last, suspects) = {
+        let (baseline, last, suspects, written) = {
             let state = self.upkeep.blobs.census.lock();
+            // Under the latch: one that ends meanwhile has counted no more.
+            let written = self.blobs.bytes_written();
             if state.under_way.is_some() {
                 return Ok(true);
             }
@@ -173,7 +174,7 @@ impl Database {
             {
                 return Ok(false);
             }
-            (state.baseline, state.last, state.suspects)
+            (state.baseline, state.last, state.suspects, written)
         };
         let segments = self.blobs.segments()?;
         let values = self.unknown_bytes(&segments);
@@ -263,12 +264,11 @@ impl Database {
     fn end_census(&self, census: Census) -> Result<()> {
         let listed = self.blobs.segments()?;
         let mut known = self.upkeep.blobs.segments.lock();
-        for (id, mut values) in census.count.into_living() {
+        for (id, values) in census.count.into_living() {
             // One that has gone meanwhile has no account any more.
             if listed.binary_search_by_key(&id, |(id, _)| *id).is_err() {
                 continue;
             }
-            values.sort_unstable();
             let end = census.segments.get(&id).copied().unwrap_or_default();
             for (from, to) in gaps(&values, end) {
                 known.entry(id).or_default().insert(from, to);
@@ -296,7 +296,7 @@ fn rest_after(rows: u64) -> u64 {
     }
 }
 
-/// What lies between values, from the header to `end`; values come in rising order, the same may come twice. Where there is no value, what
+/// What lies between values, from the header to `end`; they rise. Where there is no value, what
 /// there is, even if that is nothing.
 fn gaps(values: &[(u64, u64)], end: u64) -> Vec<(u64, u64)> {
     let mut gaps = Vec::new();

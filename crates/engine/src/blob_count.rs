@@ -18,10 +18,9 @@ use crate::homing::{RowFate, fate_of};
 use crate::row_pieces::SlotReader;
 use crate::row_shape::RowPiece;
 use crate::table::Table;
+use living::Living;
 use pbxt_base::{RowId, SegmentId};
-use pbxt_rows::BlobRef;
 use roaring::RoaringTreemap;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a row of the log costs beside the bytes of pieces: it may be read from the medium alone.
@@ -31,8 +30,8 @@ const TABLE_COST: u64 = 4 << 10;
 /// Rows between two looks at whether the database closes.
 const ROWS_AT_ONCE: u64 = 4096;
 
-/// Begin and end of the values that rows name, by segment.
-type Living = BTreeMap<SegmentId, Vec<(u64, u64)>>;
+#[path = "blob_living.rs"]
+mod living;
 
 /// How far it is.
 #[derive(Debug)]
@@ -56,9 +55,9 @@ enum Stage {
 }
 
 impl Count {
-    /// The values that were met.
-    pub(super) fn into_living(self) -> Living {
-        self.living
+    /// What the values that were met cover, by segment.
+    pub(super) fn into_living(self) -> impl Iterator<Item = (SegmentId, Vec<(u64, u64)>)> {
+        self.living.into_ranges()
     }
 
     /// The table at hand, by another definition. What was met by the one before stays: it lives, or is met again by the next census.
@@ -80,7 +79,7 @@ impl Database {
         let mut tables = self.catalog.tables();
         tables.retain(|table| can_have_large(table));
         Count {
-            living: segments.map(|id| (id, Vec::new())).collect(),
+            living: Living::of(segments),
             tables,
             stage: Stage::Words(RowId::new(0)),
             hidden: RoaringTreemap::new(),
@@ -164,7 +163,7 @@ impl Database {
             self.txns.horizon(),
             &guard,
             |version| match values_of(table, version) {
-                Ok(values) => note(living, &values),
+                Ok(values) => living.note(&values),
                 Err(error) => found = Err(error),
             },
         )?;
@@ -184,23 +183,9 @@ fn count_piece(
     while let Some(row) = reader.row() {
         let large = reader.payload().filter(|payload| has_large(payload));
         if let Some(payload) = large.filter(|_| !hidden.contains(row.raw())) {
-            note(living, &large_values(table.schema(), payload)?);
+            living.note(&large_values(table.schema(), payload)?);
         }
         reader.advance()?;
     }
     Ok(())
-}
-
-fn note(living: &mut Living, values: &[BlobRef]) {
-    for value in values {
-        if let Some(found) = living.get_mut(&value.addr.segment()) {
-            let stored = pbxt_segment::BlobRef {
-                addr: value.addr,
-                len: value.len,
-                hash: value.hash,
-            };
-            let begin = value.addr.offset();
-            found.push((begin, begin + stored.stored_bytes()));
-        }
-    }
 }

@@ -9,7 +9,7 @@
 //! segment goes when all its bytes are dead, and a checkpoint has begun since that was known: then neither a shape nor the
 //! part of the log that recovery reads names a value of it.
 //! What is dead in a segment that lives in part gives its room back in place: `room` (rules S50 to S52).
-//! Latches and I/O: its own, for look-ups; dropping a segment writes the manifest.
+//! Latches and I/O: its own, for look-ups; a turn over the step that drops segments and gives room back, which writes the manifest.
 //! After a crash: the ranges come back from the image; what is not in it is met again.
 
 use crate::compact_batch::CompactBatch;
@@ -58,6 +58,8 @@ struct DeadRanges {
 pub(crate) struct BlobAccounts {
     segments: Mutex<BTreeMap<SegmentId, DeadRanges>>,
     census: Mutex<CensusState>,
+    /// Who drops segments and gives room back, one at a time.
+    step: Mutex<()>,
 }
 
 /// True if rows of the table can name large values.
@@ -339,6 +341,7 @@ impl Database {
         if self.upkeep.blobs.segments.lock().is_empty() {
             return Ok(Progress::Idle);
         }
+        let _turn = self.upkeep.blobs.step.lock();
         // One listing for both. What is noted later is none of this step, so both judge before either acts.
         let bytes: BTreeMap<_, _> = self.blobs.segments()?.into_iter().collect();
         let droppable = self.droppable_blobs(&bytes);

@@ -332,7 +332,17 @@ impl Database {
         session: Option<&Session>,
         table: &Arc<Table>,
     ) -> Result<Option<Session>> {
-        if table.temporary {
+        self.lock_all_for_ddl(session, std::slice::from_ref(table))
+    }
+
+    /// The same of several tables. One session has them all: who waits for one of them waits for whoever this waits for (rule T14).
+    pub(crate) fn lock_all_for_ddl(
+        self: &Arc<Self>,
+        session: Option<&Session>,
+        tables: &[Arc<Table>],
+    ) -> Result<Option<Session>> {
+        let shared: Vec<&Arc<Table>> = tables.iter().filter(|table| !table.temporary).collect();
+        if shared.is_empty() {
             return Ok(None);
         }
         let mut holder = match session {
@@ -340,16 +350,13 @@ impl Database {
             None => Session::open(self, 0, 0),
         };
         let own = session.map_or(TxnId::new(0), Session::txn);
-        if own.raw() != 0
-            && self
-                .table_locks
-                .holders(table.id)
-                .iter()
-                .any(|(txn, _)| *txn == own)
-        {
-            self.wait_for_others(&mut holder, own, table)?;
-        } else {
-            holder.lock_table(table, LockMode::Exclusive)?;
+        for table in shared {
+            let holders = self.table_locks.holders(table.id);
+            if own.raw() != 0 && holders.iter().any(|(txn, _)| *txn == own) {
+                self.wait_for_others(&mut holder, own, table)?;
+            } else {
+                holder.lock_table(table, LockMode::Exclusive)?;
+            }
         }
         Ok(Some(holder))
     }

@@ -3,12 +3,12 @@
 //! Why it exists: between the look at an index entry and the look at its row either may change; here the order of the two is kept,
 //! and what to do about transactions that have not ended.
 //! Rules: FK11, FK12, T22. FK24 the order: the row's word first, then its events, then the word again; a changed word begins anew.
-//! FK25 under SERIALIZABLE a version newer than the snapshot puts its writer before this transaction.
+//! T55 a parent that was not found is looked for again if somebody may have taken its place meanwhile. FK25 under SERIALIZABLE a version newer than the snapshot puts its writer before this transaction.
 //! Latches and I/O: waits hold nothing; may read blocks of indexes and rows.
 
 use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::index_cursor::events_of;
+use crate::index_cursor::{Seek, Since, events_of};
 use crate::locking::{Busy, RowLock, blockers_of};
 use crate::session::Session;
 use crate::table::Table;
@@ -100,7 +100,17 @@ impl Session {
         is_key: bool,
     ) -> Result<bool> {
         self.db.counters.parents_looked_up.add(1);
-        let found = self.look_for_parent(probe, number, prefix, is_key);
+        let mut since = Since::now(&self.db);
+        let found = loop {
+            let found = self.look_for_parent(probe, number, prefix, is_key);
+            if !matches!(found, Ok(false)) {
+                break found;
+            }
+            match probe.was_overtaken(self, Seek::Exact, &mut since) {
+                Ok(true) => {}
+                told => break told,
+            }
+        };
         probe.probe_end();
         let found = self.settle(found)?;
         self.settle_victim()?;

@@ -15,12 +15,11 @@ use crate::grace::Grace;
 use crate::pacing::Progress;
 use crate::superseded::{Former, is_held};
 use pbxt_base::{Lsn, TxnId};
-use std::time::Duration;
 
 /// Transactions forgotten under one latch.
 const AT_ONCE: usize = 1024;
-/// A step waits for readers so long at most; the next one goes on.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A step looks so many times whether readers have passed, about a second; the next one goes on.
+const LOOKS: u32 = 10_000;
 
 /// Transactions to be forgotten.
 #[derive(Debug, Default)]
@@ -109,7 +108,7 @@ impl Forgetter {
     /// Forgets those of which nothing is left, once nobody reads what may have had it.
     fn forget(&mut self, db: &Database) -> Progress {
         self.former.retain(is_held);
-        if !self.former.is_empty() || self.grace.as_ref().is_some_and(|grace| !grace.is_over(PATIENCE)) {
+        if !self.former.is_empty() || self.grace.as_ref().is_some_and(|grace| !grace.is_over(LOOKS)) {
             return Progress::Idle;
         }
         self.grace = None;

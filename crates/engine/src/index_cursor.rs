@@ -19,11 +19,13 @@ use crate::table::{Index, Table};
 use crate::version::{Admission, RowVersion, Show};
 use crate::view::{View, read_version};
 use crossbeam_epoch::Guard;
-use pbxt_base::{Lsn, RowId, planted};
+use pbxt_base::{Lsn, RowId, planted, stop_point};
 use pbxt_index::{EntryMark, EntryView, IndexParts, MergedCursor, SeekPos, Sign};
 use pbxt_txn::{EventDecision, IndexEvent, KeyRange, Stamp, TxnStatus, Verdict, Viewer, decide_events};
 use std::sync::Arc;
 
+#[path = "index_again.rs"]
+mod again;
 #[path = "index_ahead.rs"]
 mod ahead;
 #[path = "index_count.rs"]
@@ -42,6 +44,7 @@ mod probe;
 mod ranges;
 #[path = "index_show.rs"]
 mod show;
+pub(crate) use again::Since;
 use handful::Handful;
 use hint::HintWalk;
 use lone::LoneWalk;
@@ -119,6 +122,7 @@ impl IndexScan {
     fn begin(&mut self, db: &Database, index: &Index, from: &SeekPos<'_>, forward: bool) -> Result<()> {
         let parts = self.begin_at(index, forward, false);
         self.entries.seek(&parts, &db.cache, from, forward)?;
+        stop_point!("seek.after_entries");
         self.parts = Some(parts);
         Ok(())
     }
@@ -127,6 +131,7 @@ impl IndexScan {
     fn begin_key(&mut self, db: &Database, index: &Index, from: &SeekPos<'_>) -> Result<()> {
         let parts = self.begin_at(index, true, true);
         self.entries.seek_key(&parts, &db.cache, from)?;
+        stop_point!("seek.after_entries");
         self.parts = Some(parts);
         Ok(())
     }
@@ -302,6 +307,33 @@ impl Cursor {
         {
             return Ok(true);
         }
+        let mut since = self.since(session);
+        loop {
+            let found = self.search(session, table, (prefix, seek), &mut show);
+            if matches!(found, Ok(false))
+                && let Some(since) = &mut since
+                && self.was_overtaken(session, seek, since)?
+            {
+                continue;
+            }
+            if matches!(found, Ok(true))
+                && let Some(hint) = hint
+            {
+                self.set_hint(hint);
+            }
+            return found;
+        }
+    }
+
+    /// Seeks once.
+    fn search(
+        &mut self,
+        session: &mut Session,
+        table: &Arc<Table>,
+        (prefix, seek): (&[u8], Seek),
+        show: &mut impl Show,
+    ) -> Result<bool> {
+        let index = &table.indexes[self.index.number];
         let (stand, forward) = Stand::of_seek(seek);
         let from = stand.place_of(prefix);
         self.index.stand = stand;
@@ -319,9 +351,6 @@ impl Cursor {
         let same = std::mem::take(&mut self.index.must_match);
         if matches!(found, Ok(true)) {
             self.index.stand = Stand::Row;
-            if let Some(hint) = hint {
-                self.set_hint(hint);
-            }
         } else {
             self.index.end_with_prefix(same);
         }
@@ -343,7 +372,7 @@ impl Cursor {
         &mut self,
         session: &mut Session,
         last: bool,
-        show: impl Show,
+        mut show: impl Show,
     ) -> Result<bool> {
         let table = Arc::clone(&self.table);
         let index = self.index_of(&table)?;
@@ -362,7 +391,7 @@ impl Cursor {
         }
         self.index
             .begin(&session.db, index, &stand.place_of(&[]), !last)?;
-        let found = self.advance(session, &table, show);
+        let found = self.advance(session, &table, &mut show);
         if matches!(found, Ok(true)) {
             self.index.stand = Stand::Row;
         } else {
@@ -387,7 +416,7 @@ impl Cursor {
     }
 
     /// Goes to the next row that is shown.
-    fn advance(&mut self, session: &mut Session, table: &Arc<Table>, show: impl Show) -> Result<bool> {
+    fn advance(&mut self, session: &mut Session, table: &Arc<Table>, show: &mut impl Show) -> Result<bool> {
         let found = self.walk(session, table, show)?;
         if self.is_noting {
             session.settle_victim()?;
@@ -432,9 +461,9 @@ impl Cursor {
     }
 
     /// Walks groups of events of one (key, row id) until one shows its row.
-    fn walk(&mut self, session: &mut Session, table: &Arc<Table>, mut show: impl Show) -> Result<bool> {
+    fn walk(&mut self, session: &mut Session, table: &Arc<Table>, show: &mut impl Show) -> Result<bool> {
         let index = &table.indexes[self.index.number];
-        if let Some(shown) = self.show_of_many(session, index, &mut show)? {
+        if let Some(shown) = self.show_of_many(session, index, show)? {
             return Ok(shown);
         }
         let reads_rows = !show.wants_key() && !show.is_choosy();
@@ -452,7 +481,7 @@ impl Cursor {
                 self.check_kill(session)?;
                 continue;
             }
-            match self.admission(session, &mut show)? {
+            match self.admission(session, show)? {
                 Admission::Wanted => {}
                 Admission::Unwanted => continue,
                 Admission::Beyond => {
@@ -463,7 +492,7 @@ impl Cursor {
             let row = self.index.group_row;
             self.note_row(session, row);
             if show.wants_key() && self.is_plain(row) {
-                self.show_key(session, row, &mut show)?;
+                self.show_key(session, row, show)?;
                 return Ok(true);
             }
             self.take_ready();
@@ -471,7 +500,7 @@ impl Cursor {
                 self.make_ready(&session.db, next);
             }
             let key = std::mem::take(&mut self.index.group_key);
-            let shown = self.show_entry(session, index, &key, row, &mut show);
+            let shown = self.show_entry(session, index, &key, row, show);
             let read_on = self.read_on_behind(session, index, &key, row);
             self.index.group_key = key;
             read_on?;

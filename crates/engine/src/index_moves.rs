@@ -129,7 +129,7 @@ impl Cursor {
             self.leave_strip_for_move(session, table, (forward, same))?;
         }
         self.index.must_match = same;
-        let found = self.advance(session, table, show);
+        let found = self.advance(session, table, &mut show);
         self.index.must_match = false;
         if !matches!(found, Ok(true)) {
             self.note_nothing(stood, (forward, same), found.is_ok());

@@ -175,7 +175,9 @@ impl Database {
 impl Index {
     fn see_to_hints(&self, row_max: u64, left: u64, is_regular: bool) {
         let of = self.hints();
-        let (seeks, seen) = (of.seeks.load(Ordering::Relaxed), of.seen.load(Ordering::Relaxed));
+        // In this order, and each sees what the look before it saw: others may look at the same time.
+        let seen = of.seen.load(Ordering::Acquire);
+        let seeks = of.seeks.load(Ordering::Relaxed);
         let now = of.hints.load().as_ref().map(|hints| hints.memory_bytes());
         if seeks - seen >= SEEKS_WORTH_IT
             && let entries = self.parts().entries()
@@ -186,7 +188,7 @@ impl Index {
         if !is_regular {
             return;
         }
-        of.seen.store(seeks, Ordering::Relaxed);
+        of.seen.store(seeks, Ordering::Release);
         let idle = if seeks == seen {
             of.idle_looks.fetch_add(1, Ordering::Relaxed) + 1
         } else {

@@ -641,3 +641,32 @@ fn an_alter_of_many_parts_takes_as_long_as_there_are_parts() {
     }
     panic!("K6: {worst:?}");
 }
+
+#[test]
+fn an_alter_of_several_tables_is_found_in_a_circle() {
+    let db = open(&SimDisk::new());
+    let shape = Shape::new();
+    let tables = ["t", "u"].map(|name| db.create_table(shape.definition(name), 1).expect("a new table"));
+    let mut writer = session(&db, 1);
+    insert(&mut writer, &tables[1], &shape, &row_of(&shape, 1, None)).expect("inserted");
+    let altering = Arc::clone(&db);
+    let before = shape.clone();
+    let alter = std::thread::spawn(move || {
+        let mut next = before.clone();
+        add(10)(&mut next);
+        let defs = vec![next.definition("t"), next.definition("u")];
+        altering.alter_tables(None, defs, &next.since(&before), true)
+    });
+    while !db.waits.has_waiters() {
+        std::thread::yield_now();
+    }
+    // It has one table and waits for the other one, which this transaction has written.
+    let written = insert(&mut writer, &tables[0], &shape, &row_of(&shape, 1, None));
+    writer.rollback().expect("ended");
+    let altered = alter.join().expect("it ends");
+    let is_victim = |error: &Error| matches!(error, Error::Deadlock { .. });
+    assert!(
+        written.as_ref().is_err_and(is_victim) || altered.as_ref().is_err_and(is_victim),
+        "T14: {written:?}, {altered:?}"
+    );
+}

@@ -270,6 +270,60 @@ mod held {
     }
 
     #[test]
+    fn a_parent_that_another_takes_the_place_of_is_found() {
+        // One transaction takes the value from a parent and gives it to another one, in front of it, behind it, or new.
+        for taker in [1, 3, 7] {
+            let (_, done) = insert_held_at("foreign.before_parent_lock", |pair, other| {
+                assert!(other.update(&pair.parent, 2, &row(&[2, 9])).expect("changed"));
+                if taker == 7 {
+                    other.insert(&pair.parent, &row(&[7, 2])).expect("a parent");
+                } else {
+                    assert!(
+                        other
+                            .update(&pair.parent, taker, &row(&[taker, 2]))
+                            .expect("changed")
+                    );
+                }
+                other.commit();
+            });
+            assert!(done.is_ok(), "T55: {taker}: {done:?}");
+        }
+        let (_, done) = insert_held_at("foreign.before_parent_lock", |pair, other| {
+            assert!(other.delete(&pair.parent, 2).expect("deleted"));
+            other.insert(&pair.parent, &row(&[7, 2])).expect("a parent");
+            other.commit();
+        });
+        assert!(done.is_ok(), "T55: {done:?}");
+    }
+
+    #[test]
+    fn a_parent_that_another_takes_the_place_of_during_a_wait_is_found() {
+        for taker in [1, 3] {
+            let pair = pair(Restrict);
+            let mut user = User::new(&pair.db, 1);
+            assert!(user.update(&pair.parent, 2, &row(&[2, 9])).expect("changed"));
+            let mut waiter = User::waiting(&pair.db, 2, LONG_MILLIS);
+            let child = Arc::clone(&pair.child);
+            let thread = std::thread::spawn(move || {
+                let done = waiter.insert(&child, &row(&[1, 2]));
+                waiter.commit();
+                done
+            });
+            while !pair.db.waits.has_waiters() {
+                std::thread::yield_now();
+            }
+            assert!(
+                user.update(&pair.parent, taker, &row(&[taker, 2]))
+                    .expect("changed")
+            );
+            user.commit();
+            let done = thread.join().expect("it ends");
+            assert!(done.is_ok(), "T55: {taker}: {done:?}");
+            assert_eq!(pair.orphans(), Vec::<Row>::new());
+        }
+    }
+
+    #[test]
     fn a_parent_locked_stays_until_its_child_is_written() {
         let (pair, done) = insert_held_at("foreign.after_parent_lock", |pair, other| {
             let refused = other.delete(&pair.parent, 2);

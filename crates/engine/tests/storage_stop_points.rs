@@ -94,7 +94,10 @@ fn a_reader_that_has_a_rolled_back_version_still_learns_that_it_was() {
     updated.expect("there");
     store.client.session.rollback().expect("rolled back");
     // Its place among the transactions is needed for others, and it is noted.
-    let (mut worker, other) = (Client::new(&store.db, 2), PlayTable::create(&store.db, "o").expect("a table"));
+    let (mut worker, other) = (
+        Client::new(&store.db, 2),
+        PlayTable::create(&store.db, "o").expect("a table"),
+    );
     transactions(&mut worker, &other, 0..A_PAGE + 100);
     store.db.housekeeping_step();
     assert_eq!(store.db.forget_step().expect("a look"), Progress::Idle);
