@@ -24,6 +24,12 @@ pub trait Disk: Send + Sync + Debug {
     fn location(&self) -> String;
     /// Creates a file of `preallocate` zero bytes; fails if it exists. A full disk is `NoSpace` and leaves no file.
     fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>>;
+    /// The same with room for all bytes but these, whose borders are multiples of `GIVE_BACK_BYTES`: `take_room` sets it aside before they are
+    /// written (rule D38). Who cannot do it sets room aside for all.
+    fn create_lacking(&self, name: &str, bytes: u64, lacking: Range<u64>) -> Result<Arc<dyn DiskFile>> {
+        let _ = lacking;
+        self.create(name, bytes)
+    }
     /// Opens an existing file.
     fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>>;
     /// Opens a file that is finished and will be read block by block, many of them at once: past the system's page cache

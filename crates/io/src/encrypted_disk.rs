@@ -13,7 +13,7 @@
 
 use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::encrypted_file::{EXTRA_BYTES, EncryptedFile, FileState, Growth};
-use crate::encryption_header::EncryptionHeader;
+use crate::encryption_header::{EncryptionHeader, HEADER_BYTES};
 use crate::file_cipher::{FileCipher, SALT_BYTES};
 use crate::keys::{KEY_BYTES_MIN, KeySource, SecretKey};
 use crate::parallel::fill_randomly;
@@ -22,6 +22,7 @@ use pbxt_base::limits::SECTOR_BYTES;
 use pbxt_base::{Error, Result};
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// See the module.
@@ -164,17 +165,24 @@ impl EncryptedDisk {
         Ok((header, FileState::new(cipher, key, known_len)))
     }
 
-    fn create_encrypted(&self, writing: &Writing, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
+    fn create_encrypted(
+        &self,
+        writing: &Writing,
+        name: &str,
+        preallocate: u64,
+        lacking: Range<u64>,
+    ) -> Result<Arc<dyn DiskFile>> {
         let (header, state) = self.begin(writing, preallocate)?;
         let mut first = header.encode();
-        let room = if preallocate == 0 {
+        let file = if preallocate == 0 {
             // An empty file has its header and what follows the content too (EN9).
             first.resize(EXTRA_BYTES as usize, 0);
-            0
+            self.inner.create(name, 0)?
         } else {
-            preallocate + EXTRA_BYTES
+            let lacking = HEADER_BYTES + lacking.start..HEADER_BYTES + lacking.end;
+            self.inner
+                .create_lacking(name, preallocate + EXTRA_BYTES, lacking)?
         };
-        let file = self.inner.create(name, room)?;
         if let Err(error) = file.write_at(&first, 0) {
             drop(file);
             // Of no use to anybody; if it cannot go either, start-up removes it as an orphan.
@@ -249,9 +257,18 @@ impl Disk for EncryptedDisk {
 
     fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
         if let Some(writing) = self.writing.get() {
-            return self.create_encrypted(writing, name, preallocate);
+            return self.create_encrypted(writing, name, preallocate, preallocate..preallocate);
         }
         let file = self.inner.create(name, preallocate)?;
+        self.files.lock().insert(name.to_owned(), None);
+        Ok(file)
+    }
+
+    fn create_lacking(&self, name: &str, bytes: u64, lacking: Range<u64>) -> Result<Arc<dyn DiskFile>> {
+        if let Some(writing) = self.writing.get() {
+            return self.create_encrypted(writing, name, bytes, lacking);
+        }
+        let file = self.inner.create_lacking(name, bytes, lacking)?;
         self.files.lock().insert(name.to_owned(), None);
         Ok(file)
     }

@@ -112,6 +112,10 @@ impl Disk for MeasuredDisk {
         self.open_file(name, true, || self.inner.create(name, preallocate))
     }
 
+    fn create_lacking(&self, name: &str, bytes: u64, lacking: Range<u64>) -> Result<Arc<dyn DiskFile>> {
+        self.open_file(name, true, || self.inner.create_lacking(name, bytes, lacking))
+    }
+
     fn open(&self, name: &str, writable: bool) -> Result<Arc<dyn DiskFile>> {
         self.open_file(name, false, || self.inner.open(name, writable))
     }

@@ -88,6 +88,10 @@ impl Disk for OsDisk {
     }
 
     fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
+        self.create_lacking(name, preallocate, preallocate..preallocate)
+    }
+
+    fn create_lacking(&self, name: &str, bytes: u64, lacking: Range<u64>) -> Result<Arc<dyn DiskFile>> {
         let path = self.path(name);
         let opened = OpenOptions::new()
             .read(true)
@@ -96,7 +100,10 @@ impl Disk for OsDisk {
             .mode(FILE_MODE)
             .open(&path);
         let file = opened.map_err(|source| failure(&path, "create", source))?;
-        if let Err(source) = allocate(&file, 0..preallocate) {
+        let made = allocate(&file, 0..lacking.start)
+            .and_then(|()| file.set_len(bytes))
+            .and_then(|()| allocate(&file, lacking.end..bytes));
+        if let Err(source) = made {
             drop(file);
             // The half-made file is of no use to anybody; if it cannot go either, start-up removes it as an orphan.
             let _ = std::fs::remove_file(&path);

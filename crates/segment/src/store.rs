@@ -303,6 +303,11 @@ impl SegmentStore {
     /// Creates a hot segment of full size (rule D10). Fine if this life has prepared it before; a file that an earlier
     /// life prepared and never begun is made anew, so no byte of it is written twice.
     pub fn prepare(&self, id: SegmentId) -> Result<()> {
+        self.prepare_with_room(id, self.geometry.hot_segment_bytes)
+    }
+
+    /// The same with room for so many bytes only, a `room_border`.
+    pub fn prepare_with_room(&self, id: SegmentId, room: u64) -> Result<()> {
         let _turn = self.preparing.lock();
         if self.prepared.lock().contains_key(&id) {
             return Ok(());
@@ -311,7 +316,8 @@ impl SegmentStore {
         if self.disk.exists(&name)? {
             self.remove_unbegun(id, &name)?;
         }
-        let file = self.disk.create(&name, self.geometry.hot_segment_bytes)?;
+        let bytes = self.geometry.hot_segment_bytes;
+        let file = self.disk.create_lacking(&name, bytes, room..bytes)?;
         // Durable now: the name and the size. Without them a commit could be written into a file a crash forgets.
         file.sync_data()?;
         self.disk.sync_dir()?;

@@ -323,6 +323,10 @@ impl Disk for SimDisk {
     }
 
     fn create(&self, name: &str, preallocate: u64) -> Result<Arc<dyn DiskFile>> {
+        self.create_lacking(name, preallocate, preallocate..preallocate)
+    }
+
+    fn create_lacking(&self, name: &str, bytes: u64, lacking: Range<u64>) -> Result<Arc<dyn DiskFile>> {
         let mut state = self.state.lock();
         state.operate(name, "create")?;
         if state.names.contains_key(name) {
@@ -333,8 +337,8 @@ impl Disk for SimDisk {
                 source,
             });
         }
-        state.take_space(name, preallocate)?;
-        let number = state.new_file(name, SimFile::preallocated(preallocate));
+        state.take_space(name, bytes - (lacking.end - lacking.start))?;
+        let number = state.new_file(name, SimFile::lacking(bytes, lacking));
         state
             .changes
             .push(DirectoryChange::Create(name.to_owned(), number));

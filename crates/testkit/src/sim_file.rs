@@ -74,12 +74,20 @@ pub(crate) struct SimFile {
 }
 
 impl SimFile {
+    #[cfg(test)]
     pub(crate) fn preallocated(bytes: u64) -> Self {
+        Self::lacking(bytes, bytes..bytes)
+    }
+
+    /// With room for all bytes but these.
+    pub(crate) fn lacking(bytes: u64, lacking: Range<u64>) -> Self {
         let mut visible = Sparse::default();
         visible.set_len(bytes);
         Self {
             visible,
             preallocated: bytes,
+            given_back: lacking.end - lacking.start,
+            lacking,
             ..Self::default()
         }
     }

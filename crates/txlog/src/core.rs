@@ -74,7 +74,7 @@ impl Core {
         let files = HotFiles::new(store);
         let layout = files.layout();
         end.check_log_start(&files)?;
-        let segment = files.make_room_behind(&end)?;
+        let (segment, prepared_end) = files.make_room_behind(&end)?;
         let start = layout.segment_body(segment);
         let chunk = layout.chunk_of(start);
         check_distance(chunk, layout.chunk_of(end.log_start.raw()))?;
@@ -92,7 +92,6 @@ impl Core {
             spans: Vec::new(),
         };
         let pool = BufferPool::new(layout.chunk_bytes() as usize);
-        let prepared_end = layout.segment_start(segment) + layout.segment_bytes();
         let opener = Opener {
             sequence,
             batch_start: start,

@@ -123,9 +123,9 @@ impl HotFiles {
         Ok(())
     }
 
-    /// Makes the segment ready in which the log continues behind `end`, once what was read of the last segment is durable. Files
-    /// behind it were prepared, or begun in vain: they are made anew. From the return on the database counts as open.
-    pub(crate) fn make_room_behind(&self, end: &LogEnd) -> Result<SegmentId> {
+    /// Makes the segment ready in which the log continues behind `end`, once what was read of the last segment is durable; answers up to where it
+    /// has room. Files behind it were prepared, or begun in vain: they are made anew. From the return on the database counts as open.
+    pub(crate) fn make_room_behind(&self, end: &LogEnd) -> Result<(SegmentId, u64)> {
         if end.segment != SegmentId::new(0) {
             self.settle(end)?;
         }
@@ -137,10 +137,39 @@ impl HotFiles {
             self.store.drop_segment(SegmentClass::Hot, segment)?;
         }
         let segment = SegmentId::new(end.segment.raw() + 1);
-        self.store.prepare(segment)?;
+        let room = self.prepare_first(segment, end)?;
         // Last, for want of space too is a refusal: the next opening still knows up to where nothing may be missing (D5).
         self.store.note_opened()?;
-        Ok(segment)
+        Ok((segment, self.layout().segment_start(segment) + room))
+    }
+
+    /// Prepares the first segment of an opening; bytes of it that have room. On a full disk these are as few as the log can begin with (D38),
+    /// and the room behind the end of the last segment, which nobody will ever need, goes before them: whoever wants to free space by
+    /// deleting needs an open database.
+    fn prepare_first(&self, segment: SegmentId, end: &LogEnd) -> Result<u64> {
+        let layout = self.layout();
+        let all = layout.segment_bytes();
+        let full = match self.store.prepare(segment) {
+            Ok(()) => return Ok(all),
+            Err(error @ Error::NoSpace { .. }) => error,
+            Err(error) => return Err(error),
+        };
+        let has_last = end.segment != SegmentId::new(0) && layout.segment_of(end.lsn().raw()) == end.segment;
+        if has_last && self.sealed_end(end.segment).is_none() {
+            let border = self.room_border(end.lsn().raw());
+            self.store
+                .give_back_behind(end.segment, border - layout.segment_start(end.segment))?;
+        }
+        let chunks = 2 * layout.chunk_bytes();
+        for least in [chunks + layout.reserve_bytes(), chunks, chunks / 2] {
+            let room = self.store.room_border(least.min(all));
+            match self.store.prepare_with_room(segment, room) {
+                Ok(()) => return Ok(room),
+                Err(Error::NoSpace { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(full)
     }
 
     /// Makes durable what was read of the last segment.

@@ -100,6 +100,39 @@ fn a_full_disk_refuses_rows_where_room_lacks_and_still_takes_ends() {
 }
 
 #[test]
+fn a_full_disk_is_opened_with_the_room_of_the_log_before() {
+    for is_closed in [false, true] {
+        let disk = SimDisk::new();
+        let mut fixture = Fixture::open_sim(&disk).expect("opens");
+        let mut written = Vec::new();
+        disk.set_free_bytes(Some(0));
+        for life in 0..5_u64 {
+            let error = loop {
+                let number = life << 32 | written.len() as u64;
+                match write_row(&fixture.log, number, 500) {
+                    Ok(_) => written.push(number),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, Error::NoSpace { .. }), "D10: {error}");
+            if is_closed {
+                fixture.log.close().expect("closes");
+            } else {
+                fixture.log.flush_step().expect("written");
+            }
+            drop(fixture);
+            fixture = Fixture::open_sim(&disk).unwrap_or_else(|error| panic!("D38: {life}: {error}"));
+            assert_eq!(fixture.numbers(), written, "D38: {life}");
+            let end = write_commit(&fixture.log, life).expect("D10: transactions can end");
+            fixture.log.wait_durable(end).expect("and are durable");
+            written.push(u64::MAX - life);
+        }
+        disk.set_free_bytes(None);
+        write_row(&fixture.log, 7777, 500).expect("rows go on when space returns");
+    }
+}
+
+#[test]
 fn room_is_given_back_beside_writers() {
     const WRITERS: u64 = 3;
     const ROWS: u64 = 2_000;
