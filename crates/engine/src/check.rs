@@ -6,7 +6,7 @@
 //! order (check_runs.rs); every head in the log and every version under it reads, belongs to its row and table, and goes down
 //! in LSN; every payload decodes whole, large values included; the number of visible rows equals the row count; each tree is
 //! in order, and each index shows exactly the visible rows under the keys their payloads give, by sums that do not depend on
-//! order (check_digest.rs). Only where sums differ the rows are looked for (check_diff.rs): the memory a check takes does not
+//! order (check_digest.rs); every piece file can be opened again (check_files.rs). Only where sums differ the rows are looked for (check_diff.rs): the memory a check takes does not
 //! grow with the table.
 //! Rules: B15 damage is a finding and ends only the part that met it, be it other bytes or a disk that does not give them; what is
 //! wanting for a while is none, and ends the check as every other error.
@@ -14,6 +14,7 @@
 
 use crate::check_diff::name_differences;
 use crate::check_digest::{Digests, digests_of_index, digests_of_rows};
+use crate::check_files::{check_files, files_of};
 use crate::check_quick::check_table_quickly;
 use crate::check_runs::{check_index_runs, check_row_runs};
 use crate::error::{Error, Result};
@@ -178,6 +179,7 @@ pub fn check_table(
         let rows = rows.as_ref().map(|rows| &rows.by_index[number]);
         check_index(session, table, number, rows, &mut check)?;
     }
+    check_files(session, table, &mut check)?;
     check.end();
     Ok(check.findings)
 }
@@ -190,7 +192,8 @@ fn steps_of(session: &mut Session, table: &Arc<Table>) -> Result<u64> {
         .map(|parts| parts.runs.iter().map(|run| run.entries()).sum::<u64>())
         .sum();
     let rows = session.count(table)?;
-    Ok(slots + entries + rows * (1 + table.indexes.len() as u64))
+    let files = files_of(table).len() as u64;
+    Ok(slots + entries + rows * (1 + table.indexes.len() as u64) + files)
 }
 
 /// Walks the versions of every row that has any in the log.

@@ -3,13 +3,14 @@
 //! Why it exists: a check of a table of 100 GB reads 100 GB. Files that are missing, cut short, exchanged or overwritten from one end
 //! are found in a thousandth of the time (CHECK TABLE ... QUICK, `mariadb-check --quick`).
 //! What is checked: pieces of a run follow each other; the first and the last block of each piece are read from disk, decode, and
-//! begin and end with the row or key that the piece says; trees in memory are in order. No block between, no version in the
+//! begin and end with the row or key that the piece says; every file can be opened again; trees in memory are in order. No block between, no version in the
 //! log, no count.
 //! Rules: B15 damage is a finding, as in the whole check (check.rs).
 //! Latches and I/O: reads past the cache, a block or a stretch of blocks at a time; can be stopped by a kill.
 
 use crate::block_owner::rows_in_words;
 use crate::check::Check;
+use crate::check_files::{check_files, files_of};
 use crate::check_runs::{check_key_order, check_row_order, piece_place};
 use crate::error::Result;
 use crate::row_shape::RowPiece;
@@ -34,7 +35,11 @@ pub fn check_table_quickly(
     let of_rows: usize = shape.runs.iter().map(|run| run.pieces.len()).sum();
     let runs = indexes.iter().flat_map(|parts| &parts.runs);
     let of_indexes: usize = runs.map(|run| run.pieces.len()).sum();
-    let mut check = Check::new(tell, progress, (of_rows + of_indexes) as u64);
+    let mut check = Check::new(
+        tell,
+        progress,
+        (of_rows + of_indexes + files_of(table).len()) as u64,
+    );
     for run in &shape.runs {
         check_row_order(run, &mut check);
         for piece in &run.pieces {
@@ -45,6 +50,7 @@ pub fn check_table_quickly(
     for (index, parts) in table.indexes.iter().zip(&indexes) {
         check_index(session, index, parts, &mut check)?;
     }
+    check_files(session, table, &mut check)?;
     check.end();
     Ok(check.findings())
 }

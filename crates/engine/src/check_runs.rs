@@ -45,16 +45,24 @@ pub(crate) fn check_row_order(run: &RowRun, check: &mut Check<'_>) {
     }
 }
 
-/// Reads the blocks of a piece in their order.
-struct RowBlocks<'p> {
+/// Reads the blocks of a piece in their order; one that cannot be read hides no other.
+pub(crate) struct RowBlocks<'p> {
     piece: &'p RowPiece,
     ahead: Option<StoredBlocks>,
     /// Those before this one are read one by one, because one of them cannot be read.
     alone_until: usize,
 }
 
-impl RowBlocks<'_> {
-    fn read(&mut self, block: usize, raw: &mut Vec<u8>) -> Result<()> {
+impl<'p> RowBlocks<'p> {
+    pub(crate) fn of(piece: &'p RowPiece) -> Self {
+        Self {
+            piece,
+            ahead: None,
+            alone_until: 0,
+        }
+    }
+
+    pub(crate) fn read(&mut self, block: usize, raw: &mut Vec<u8>) -> Result<()> {
         let (file, section) = (&self.piece.file, self.piece.section);
         self.ahead = self.ahead.take().filter(|ahead| ahead.blocks().contains(&block));
         if self.ahead.is_none() && block >= self.alone_until {
@@ -74,11 +82,7 @@ impl RowBlocks<'_> {
 
 fn check_row_piece(session: &Session, table: &Table, piece: &RowPiece, check: &mut Check<'_>) -> Result<()> {
     let mut raw = Vec::new();
-    let mut blocks = RowBlocks {
-        piece,
-        ahead: None,
-        alone_until: 0,
-    };
+    let mut blocks = RowBlocks::of(piece);
     let (mut before, mut slots, mut is_whole) = (RowId::new(0), 0, true);
     for block in 0..piece.block_count() {
         let read = blocks.read(block, &mut raw);

@@ -94,6 +94,7 @@ mod catalog;
 mod check;
 mod check_diff;
 mod check_digest;
+mod check_files;
 mod check_quick;
 mod check_references;
 mod check_runs;

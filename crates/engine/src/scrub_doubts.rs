@@ -11,9 +11,9 @@
 //! Latches and I/O: none; reads the log through its cache, rows past the block cache.
 
 use crate::blob_reclaim::{can_have_large, has_large, large_values, values_of};
+use crate::check_runs::RowBlocks;
 use crate::database::Database;
 use crate::homing::fate_of;
-use crate::row_pieces::SlotReader;
 use crate::row_shape::{RowPiece, RowShape};
 use crate::scrub_pass::Place;
 use crate::scrub_tell::Damage;
@@ -196,7 +196,7 @@ impl Database {
             Stage::Slots(pieces) => {
                 if let Some(piece) = pieces.pop() {
                     bytes = piece.stored_bytes();
-                    search.has_missed |= !name_values_of_piece(&table, piece, &mut named);
+                    search.has_missed |= !name_values_of_piece(&table, &piece, &mut named);
                 } else {
                     search.tables.pop();
                     search.stage = Stage::Words(RowId::new(0));
@@ -282,21 +282,25 @@ impl Database {
 }
 
 /// Values that the slots of a piece name; those of slots that newer ones hide as well, unless they are known to be dead. False if not all
-/// could be read: that is damage of another file.
-fn name_values_of_piece(table: &Table, piece: Arc<RowPiece>, named: &mut Vec<(RowId, BlobRef)>) -> bool {
-    let Ok(mut reader) = SlotReader::new(table.versions(), vec![piece]) else {
-        return false;
-    };
+/// could be read: that is damage of another file, and hides none of the rows beside it.
+fn name_values_of_piece(table: &Table, piece: &RowPiece, named: &mut Vec<(RowId, BlobRef)>) -> bool {
+    let mut blocks = RowBlocks::of(piece);
+    let mut raw = Vec::new();
     let mut is_read = true;
-    while let Some(row) = reader.row() {
-        if let Some(payload) = reader.payload().filter(|payload| has_large(payload)) {
+    for block in 0..piece.block_count() {
+        let read = blocks.read(block, &mut raw);
+        let Ok(rows) = read.and_then(|()| Ok(piece.decode(table.versions(), block, &raw)?)) else {
+            is_read = false;
+            continue;
+        };
+        for at in 0..rows.len() {
+            let Some(payload) = rows.payload(at).filter(|payload| has_large(payload)) else {
+                continue;
+            };
             match large_values(table.schema(), payload) {
-                Ok(values) => named.extend(values.into_iter().map(|value| (row, value))),
+                Ok(values) => named.extend(values.into_iter().map(|value| (rows.row_id(at), value))),
                 Err(_) => is_read = false,
             }
-        }
-        if reader.advance().is_err() {
-            return false;
         }
     }
     is_read

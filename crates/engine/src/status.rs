@@ -1,7 +1,7 @@
 //! Status: what the database is doing, in numbers and in words.
 //!
 //! Why it exists: SHOW ENGINE STATUS, status variables and tools ask the same questions.
-//! Rules: reading numbers disturbs nobody; only the size on disk asks the file system. No number costs more than a look at
+//! Rules: reading numbers disturbs nobody; only the size on disk asks the file system, and if that does not answer all others are told. No number costs more than a look at
 //! the names of all runs: what would need a walk over rows or entries is not shown.
 
 use crate::database::Database;
@@ -14,7 +14,16 @@ use crate::table::{Index, Table};
 use pbxt_base::TableId;
 use pbxt_segment::{BlockCacheStats, SegmentClass, SegmentStore};
 use pbxt_txlog::LogStats;
+use std::fmt::Write;
 use std::sync::atomic::Ordering;
+
+/// Numbers that need a list of the files.
+#[derive(Debug, Clone, Copy, Default)]
+struct Listed {
+    segments: u64,
+    space: Space,
+    background_jobs: u64,
+}
 
 /// Numbers of an open database; totals since open unless said otherwise.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +69,8 @@ pub struct Status {
     pub segments: u64,
     /// What the bytes on disk are for, now.
     pub space: Space,
+    /// False if the files could not be listed: numbers and sizes of files, and of background jobs, are zero then.
+    pub is_listed: bool,
     pub recovery_micros: u64,
     pub recovery_bytes: u64,
     pub recovery_records: u64,
@@ -227,7 +238,9 @@ impl Session {
 
 impl Database {
     /// Numbers now.
-    pub fn status(&self) -> Result<Status> {
+    pub fn status(&self) -> Status {
+        let files = self.listed();
+        let listed = files.as_ref().copied().unwrap_or_default();
         let tables = self.catalog.tables();
         let live = self.txns.live_snapshots();
         let counters = &self.counters;
@@ -235,7 +248,7 @@ impl Database {
         let upkeep = self.upkeep_counters();
         let tail = self.log.tail().raw();
         let indexes = tables.iter().flat_map(|table| &table.indexes);
-        Ok(Status {
+        Status {
             committed: counters.committed.get(),
             rolled_back: counters.rolled_back.get(),
             active: self.waits.attached() as u64,
@@ -261,9 +274,9 @@ impl Database {
             index_bytes: tables.iter().map(|table| table.index_bytes()).sum(),
             row_map_bytes: tables.iter().map(|table| table.map.memory_bytes() as u64).sum(),
             blob_bytes: self.blobs.bytes_written(),
-            segments: self.store.list(SegmentClass::Hot)?.len() as u64
-                + self.store.list(SegmentClass::Blob)?.len() as u64,
-            space: self.space()?,
+            segments: listed.segments,
+            space: listed.space,
+            is_listed: files.is_ok(),
             recovery_micros: counters.recovery_micros.get(),
             recovery_bytes: counters.recovery_bytes.get(),
             recovery_records: counters.recovery_records.get(),
@@ -284,21 +297,34 @@ impl Database {
             build_rows_held: counters.build_rows_held.get(),
             merge_bytes_read: upkeep.merge_bytes_read.get(),
             merge_bytes_written: upkeep.merge_bytes_written.get(),
-            background_jobs: self.background_jobs()?,
+            background_jobs: listed.background_jobs,
             snapshots: live.timestamps().len() as u64,
             oldest_snapshot_age: live.frontier().raw() - live.horizon().raw(),
             oldest_snapshot: self.oldest_snapshot(self.clock.now_millis()),
             scrub: self.scrub_status(),
             is_read_only: self.poison.is_set(),
+        }
+    }
+
+    /// What only a list of the files tells.
+    fn listed(&self) -> Result<Listed> {
+        Ok(Listed {
+            segments: self.store.list(SegmentClass::Hot)?.len() as u64
+                + self.store.list(SegmentClass::Blob)?.len() as u64,
+            space: self.space()?,
+            background_jobs: self.background_jobs()?,
         })
     }
 
     /// Everything above in words, for people.
     pub fn status_report(&self) -> String {
         let mut out = String::new();
-        match self.status() {
-            Ok(status) => self.write_report(&mut out, &status),
-            Err(error) => out.push_str(&error.to_string()),
+        self.write_report(&mut out, &self.status());
+        if let Err(error) = self.listed() {
+            let _ = writeln!(
+                out,
+                "Sizes and numbers of files, and background jobs, are not known: {error}"
+            );
         }
         out
     }

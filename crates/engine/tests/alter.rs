@@ -324,7 +324,7 @@ fn a_cached_block_is_read_with_the_columns_of_now() {
     bench.fill(0..600);
     bench.settle();
     bench.look();
-    let misses = |bench: &Bench| bench.db.status().expect("a status").block_cache.misses;
+    let misses = |bench: &Bench| bench.db.status().block_cache.misses;
     let before = misses(&bench);
     bench.alter(add(10));
     let found = scan(&mut bench.session, &bench.table, &bench.shape, None).expect("readable");
@@ -343,12 +343,9 @@ fn blocks_of_before_are_passed_over_by_their_zones() {
         let mut filter = RowFilter::new(bench.table.schema());
         let bound = Bound::Included(value);
         assert!(filter.add(bench.table.schema(), column, Condition::Between(bound, bound)));
-        let before = bench.db.status().expect("a status").blocks_skipped;
+        let before = bench.db.status().blocks_skipped;
         let found = scan(&mut bench.session, &bench.table, &bench.shape, Some(filter)).expect("readable");
-        (
-            found.len(),
-            bench.db.status().expect("a status").blocks_skipped - before,
-        )
+        (found.len(), bench.db.status().blocks_skipped - before)
     };
     let (found, skipped) = ask(&mut bench, 0, &700_u32.to_le_bytes());
     assert_eq!(found, 1);

@@ -6,6 +6,7 @@ mod store;
 use pbxt::{KeyChanges, NewVersion};
 use pbxt_base::RowId;
 use pbxt_index::SECTION_INDEX_RUN;
+use pbxt_io::Disk;
 use pbxt_rowmap::MapWord;
 use pbxt_segment::{PieceFile, SegmentClass};
 use pbxt_sim::table::{NAME_INDEX, PlayRow};
@@ -477,4 +478,61 @@ fn a_kill_ends_a_check() {
         pbxt::check_table(session, &table, &mut |_| {}, &mut kill)
     });
     assert!(matches!(checked, Err(pbxt::Error::Killed)), "{checked:?}");
+}
+
+/// Names of the files that have pieces of the table.
+fn files_of_table(store: &Store) -> Vec<String> {
+    let table = u64::from(store.table.id().raw());
+    let rows = blocks_of(store, SegmentClass::Cold, |_, owner| owner == table);
+    let index = u64::from(store.table.table.indexes[GROUP_INDEX].def.id.raw());
+    let entries = blocks_of(store, SegmentClass::Meta, |kind, owner| {
+        kind == SECTION_INDEX_RUN && owner == index
+    });
+    vec![rows[0].0.clone(), entries[0].0.clone()]
+}
+
+#[test]
+fn what_the_next_opening_would_be_refused_for_is_a_finding() {
+    let mut store = store_of_whole_pieces(3000);
+    assert_eq!(findings(&mut store), [""; 0]);
+    let files = files_of_table(&store);
+    let disk = store.disk.clone();
+    let expect = |store: &mut Store, what: &str, file: &str| {
+        for (kind, found) in [("whole", findings(store)), ("quick", quick_findings(store))] {
+            let is_named =
+                |text: &String| text.contains("the next start would be refused") && text.contains(file);
+            assert_eq!(
+                found.iter().filter(|text| is_named(text)).count(),
+                1,
+                "B15: {kind}, {what}: {found:?}"
+            );
+        }
+    };
+    for file in &files {
+        let content = disk.content(file).expect("the file is there");
+        let bytes = content.len() as u64;
+        for (what, offset) in [("header", 20), ("directory", bytes - 100), ("tail", bytes - 10)] {
+            disk.flip_bit(file, offset, 3).expect("the file is there");
+            expect(&mut store, what, file);
+            disk.flip_bit(file, offset, 3).expect("the file is there");
+        }
+        assert_eq!(findings(&mut store), [""; 0], "mended");
+        // As if it had been written again by somebody else: whoever has it open reads on.
+        Disk::remove(&disk, file).expect("removed");
+        expect(&mut store, "missing", file);
+        let again = disk.create(file, 0).expect("made");
+        again
+            .write_at(&content[..content.len() - 10], 0)
+            .expect("written");
+        expect(&mut store, "cut short", file);
+        again
+            .write_at(&content[content.len() - 10..], bytes - 10)
+            .expect("written");
+        assert_eq!(findings(&mut store), [""; 0], "mended");
+    }
+    let others = disk.content(&files[0]).expect("the file is there");
+    Disk::remove(&disk, &files[1]).expect("removed");
+    let wrong = disk.create(&files[1], 0).expect("made");
+    wrong.write_at(&others, 0).expect("written");
+    expect(&mut store, "exchanged", &files[1]);
 }

@@ -47,9 +47,28 @@ fn bytes_of(segments: &[SegmentLine], holds: SegmentUse, states: &[SegmentState]
 }
 
 #[test]
+fn numbers_are_told_where_the_files_cannot_be_listed() {
+    let mut store = with_all_levels();
+    let before = store.db.status();
+    assert!(before.is_listed && !before.is_read_only && before.space.total() > 0);
+    store.disk.cut_power_at(store.disk.operations());
+    let failed = store.client.insert(&store.table, &Store::row(90_000));
+    let failed = failed.and_then(|_| store.client.session.commit());
+    assert!(failed.is_err(), "the disk has gone");
+    let after = store.db.status();
+    assert!(!after.is_listed && after.is_read_only, "{after:?}");
+    assert!(after.rows_inserted >= before.rows_inserted && after.rows_inserted > 0);
+    let report = store.db.status_report();
+    assert!(
+        report.contains("Health: READ-ONLY") && report.contains("are not known: "),
+        "{report}"
+    );
+}
+
+#[test]
 fn runs_tables_and_indexes_add_up_to_the_totals() {
     let store = with_all_levels();
-    let status = store.db.status().expect("numbers");
+    let status = store.db.status();
     let runs = store.db.list_runs();
     assert_eq!(
         totals(runs.iter().filter(|run| run.index.is_none())),
@@ -137,7 +156,7 @@ fn segments_add_up_to_what_bytes_on_disk_are_for() {
 #[test]
 fn caches_tell_what_the_status_tells() {
     let store = with_all_levels();
-    let status = store.db.status().expect("numbers");
+    let status = store.db.status();
     let caches = store.db.list_caches();
     let of = |name: &str| *caches.iter().find(|line| line.name == name).expect("a line");
     assert_eq!(of("recent log").hits, Some(status.log.cache_hits));

@@ -52,7 +52,7 @@ fn three() -> (Bench, Vec<RowId>) {
 
 /// Uses of decoded blocks by one search.
 fn uses(store: &mut Store, id: u32) -> u64 {
-    let hits = |store: &Store| store.db.status().expect("known").block_cache.hits;
+    let hits = |store: &Store| store.db.status().block_cache.hits;
     let before = hits(store);
     let table = store.table.clone();
     assert!(find(&mut store.client, &table, id).expect("readable").is_some());

@@ -250,6 +250,38 @@ fn values_of_rows_that_could_not_be_read_are_asked_for_again() {
 }
 
 #[test]
+fn a_block_of_rows_that_cannot_be_read_hides_no_value_of_rows_beside_it() {
+    let bench = Scrubbed::new();
+    fill(&bench.db);
+    let piece = pieces(bench.db.store(), SegmentClass::Cold)[0].clone();
+    let section = &piece.sections()[0];
+    assert!(section.block_count() > 1, "rows beside those of the block");
+    let name = segment_name(SegmentClass::Cold, piece.id());
+    let rows = section.block_offset(0) + 14;
+    // Of one of the last rows in runs.
+    let values = bench.files("blob-")[0].clone();
+    let end = bench.disk.size(&values).expect("a size");
+    bench
+        .disk
+        .flip_bit(&values, end - 1000, 3)
+        .expect("the file is there");
+    let whole = bench.pass();
+    let names_value = |line: &&String| line.contains("a large value of row ");
+    let value = whole.iter().find(names_value).expect("SC5: it is told").clone();
+    let bench = Scrubbed::new();
+    fill(&bench.db);
+    for (file, place) in [(&name, rows), (&values, end - 1000)] {
+        bench.disk.flip_bit(file, place, 3).expect("the file is there");
+    }
+    let told = bench.pass();
+    assert!(
+        told.iter().any(|line| line.contains("damage in rows ")),
+        "{told:?}"
+    );
+    assert!(told.contains(&value), "SC5: {value}: {told:?}");
+}
+
+#[test]
 fn values_of_deleted_rows_and_the_room_they_gave_back_are_no_damage() {
     let bench = Scrubbed::new();
     let table = fill(&bench.db);
@@ -434,7 +466,7 @@ fn a_pass_leaves_the_caches_as_they_are() {
     let mut client = Client::new(&bench.db, 2);
     client.index_scan(&table, NAME_INDEX, true).expect("readable");
     let figures = || {
-        let status = bench.db.status().expect("numbers");
+        let status = bench.db.status();
         (
             status.block_cache,
             status.log.cache_bytes,
