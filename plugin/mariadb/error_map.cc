@@ -176,6 +176,16 @@ int to_ddl_error(pbxt_status status, THD* thd) {
   return error;
 }
 
+int to_end_error(pbxt_status status, THD* thd) {
+  if (status == PBXT_UNSERIALIZABLE) my_error(ER_LOCK_DEADLOCK, MYF(0));
+  int error = to_ha_error(status, thd);
+  bool is_told = is_everyday(status) || terse_error(status) ||
+                 (is_engine_error(error) && strlen(kept_text) > kSentenceShown);
+  if (error && thd && !is_told)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, ER_GET_ERRMSG, "PBXT: %s", kept_text);
+  return error;
+}
+
 const char* error_text() {
   return kept_text;
 }

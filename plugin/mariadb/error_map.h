@@ -16,6 +16,11 @@ int to_ha_error(pbxt_status status, THD* thd);
    warning, since the server's own message then only carries the number. */
 int to_ddl_error(pbxt_status status, THD* thd);
 
+/* As to_ha_error(), for what ends a transaction: the server reports its failure as ERROR 1180 with the number
+   alone, so the engine's sentence is pushed as a note. Of several errors of a statement the client gets the
+   first, and 1213 is the one that says "try again". */
+int to_end_error(pbxt_status status, THD* thd);
+
 /* The sentence kept by the last to_ha_error() of this thread. */
 const char* error_text();
 

@@ -11,6 +11,7 @@
 #include "error_map.h"
 #include "pushed_condition.h"
 #include "session.h"
+#include "sql_parse.h"
 
 namespace pbxt {
 namespace {
@@ -219,7 +220,16 @@ THR_LOCK_DATA** ha_pbxt::store_lock(THD*, THR_LOCK_DATA** to, thr_lock_type lock
   return to;
 }
 
+/* What a statement reads here while it changes tables of another engine is not locked until it ends (rule
+ * T56): repeated in the order of commits it might read other rows. The server chooses rows for tables that
+ * are written only, so it is told that the statement is not safe: MIXED then logs rows, STATEMENT warns. */
+static void ask_for_rows(THD* thd, thr_lock_type lock_type) {
+  if (lock_type == TL_READ_NO_INSERT && sqlcom_can_generate_row_events(thd))
+    thd->lex->set_stmt_unsafe(LEX::BINLOG_STMT_UNSAFE_MULTIPLE_ENGINES_AND_SELF_LOGGING_ENGINE);
+}
+
 int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
+  ask_for_rows(thd, lock_type);
   if (int error = use_current_generation()) return error;
   if (unlikely(is_applier(thd)) && repeats_statement(thd) && thd->wait_for_prior_commit())
     return HA_ERR_ABORTED_BY_USER;

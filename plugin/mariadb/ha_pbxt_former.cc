@@ -94,7 +94,9 @@ int ha_pbxt::insert_stamped(const uchar* record) {
   // A copy of the table keeps what the rows have.
   if (!table->vers_write) return store(nullptr, record);
   if (int error = stamp(record, own, ULONGLONG_MAX)) return error;
-  return store(nullptr, stamped_.data());
+  int error = store(nullptr, stamped_.data());
+  if (!error) session_->last_stamped() = {table->s, pbxt_cursor_row_id(cursor_), own};
+  return error;
 }
 
 /* The server has seen to it that vers_write is false if only columns WITHOUT SYSTEM VERSIONING are set. A row
@@ -127,13 +129,15 @@ int ha_pbxt::store_and_keep(const uchar* old_record, uint64_t own) {
 }
 
 /* A row of an earlier transaction becomes a former row; one of this transaction, and one that is a former
- * row, goes. */
+ * row, goes. So does one that the server takes back because a key that it compares itself is taken: its
+ * record is the one before the stamp. */
 int ha_pbxt::delete_stamped(const uchar* record) {
   if (!table->vers_write || table->vers_end_id(record) != ULONGLONG_MAX) return remove(record);
   uint64_t own = 0;
   if (int error = own_id(&own)) return error;
   uint64_t since = table->vers_start_id(record);
-  if (since == own) return remove(record);
+  bool is_taken_back = session_->last_stamped() == StampedRow{table->s, pbxt_cursor_row_id(cursor_), own};
+  if (since == own || is_taken_back) return remove(record);
   if (int error = stamp(record, since, own)) return error;
   pbxt_status status = pbxt_update(cursor_, pbxt_cursor_row_id(cursor_), record, stamped_.data());
   if (likely(status == PBXT_OK)) return changed(RowsDone::kDeleted);

@@ -70,6 +70,9 @@ bool open_database() noexcept {
   options.encrypt_all = settings.encrypts_all;
   if (pbxt_open(&options, host_callbacks(), &db) == PBXT_OK) {
     apply_settings();
+    // Whoever expected tables has named another directory, or its file system is not mounted.
+    if (pbxt_is_new(db))
+      sql_print_information("PBXT: a new, empty database was made in %s", directory.c_str());
     return true;
   }
   sql_print_error("PBXT: cannot open the database in %s: %s", directory.c_str(), pbxt_error_text());

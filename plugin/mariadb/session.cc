@@ -45,13 +45,6 @@ pbxt_isolation isolation_of(THD* thd) {
   }
 }
 
-/* The server reports a failed prepare or commit as ERROR 1180; of several errors of a statement the client
- * gets the first, and 1213 is the one that says "try again". */
-int to_end_error(pbxt_status status, THD* thd) {
-  if (status == PBXT_UNSERIALIZABLE) my_error(ER_LOCK_DEADLOCK, MYF(0));
-  return to_ha_error(status, thd);
-}
-
 }  // namespace
 
 Session* Session::find(THD* thd) {

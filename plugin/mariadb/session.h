@@ -25,6 +25,15 @@ enum class SessionState : uint8_t {
   kOrdered   /* visible; only the end is missing */
 };
 
+/* A row of a table that keeps former rows, and the transaction that wrote it. */
+struct StampedRow {
+  const TABLE_SHARE* table;
+  uint64_t row, transaction;
+  bool operator==(const StampedRow& other) const {
+    return table == other.table && row == other.row && transaction == other.transaction;
+  }
+};
+
 class Session {
  public:
   /* The connection's session; null if it has none yet. */
@@ -52,6 +61,8 @@ class Session {
   THD* thd() const { return thd_; }
   SessionState state() const { return state_; }
   RowsDone& rows_done() { return rows_done_; }
+  /* The last new row with a stamp. Its handler's clone may take it back. */
+  StampedRow& last_stamped() { return last_stamped_; }
 
  private:
   explicit Session(THD* thd)
@@ -70,6 +81,7 @@ class Session {
   wait_for_commit* those_behind_ = nullptr; /* transactions of a replica that wait for this one */
   bool is_listed_;                          /* the server has written the transaction's id into its list */
   RowsDone rows_done_;                      /* of the statement */
+  StampedRow last_stamped_{};
 };
 
 }  // namespace pbxt

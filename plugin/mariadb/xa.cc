@@ -76,11 +76,23 @@ constexpr int kXaOk = 0, kXaFailed = -3 /* XAER_RMERR */, kXaUnknown = -4 /* XAE
 
 using PreparedCall = pbxt_status (*)(pbxt_db*, const uint8_t*, size_t);
 
+/* The server finds an id by its two parts alone, whatever format the statement says, and then passes on what
+ * the statement says (rule V16). */
+pbxt_status decide_whatever_format(const XID& xid, PreparedCall decide) {
+  constexpr size_t kFormatBytes = 8;
+  uint8_t bytes[kXidBytesMax];
+  size_t length = xid_to_bytes(xid, bytes);
+  pbxt_status status = decide(db, bytes, length);
+  pbxt_xid other;
+  if (status != PBXT_NO_SUCH_XID || pbxt_prepared_alike(db, bytes, length, kFormatBytes, &other) != PBXT_OK)
+    return status;
+  return decide(db, other.bytes, other.len);
+}
+
 /* The coordinator asks every engine about every transaction: one that is not ours is no error worth a
  * message. */
 int decide_prepared(const XID& xid, PreparedCall decide) {
-  uint8_t bytes[kXidBytesMax];
-  switch (decide(db, bytes, xid_to_bytes(xid, bytes))) {
+  switch (decide_whatever_format(xid, decide)) {
     case PBXT_OK:
       return kXaOk;
     case PBXT_NO_SUCH_XID:

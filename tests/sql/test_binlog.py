@@ -68,6 +68,40 @@ def test_a_replayed_binlog_gives_the_same_tables(own_server, kind, image):
     assert (session.rows(DIGEST), session.rows("SELECT * FROM d.h ORDER BY a, b")) == before
 
 
+READERS = {
+    "INSERT": "INSERT INTO dst SELECT a, b FROM src",
+    "subquery": "INSERT INTO dst VALUES ((SELECT MAX(b) FROM src), 1)",
+    "UPDATE": "UPDATE dst JOIN src USING (a) SET dst.b = src.b",
+    "DELETE": "DELETE FROM dst WHERE a IN (SELECT a FROM src)",
+    "CREATE": "CREATE TABLE made ENGINE=InnoDB SELECT * FROM src",
+    "trigger": "INSERT INTO asks VALUES (7)",
+}
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_read_while_another_engine_is_changed_is_logged_as_rows(own_server, reader):
+    # Rule T56: nothing of it is locked, so what others commit meanwhile stands in front of the statement in the log.
+    server = own_server("--log-bin=bin", "--binlog-format=MIXED")
+    session = set_up(server)
+    session.ok("CREATE TABLE src (a INT PRIMARY KEY, b INT) ENGINE={engine}")
+    session.ok("CREATE TABLE dst (a INT PRIMARY KEY, b INT) ENGINE=InnoDB")
+    session.ok("CREATE TABLE asks (a INT PRIMARY KEY) ENGINE=InnoDB")
+    session.ok("CREATE TRIGGER fill AFTER INSERT ON asks FOR EACH ROW INSERT INTO dst SELECT 100 + a, b FROM src")
+    session.ok("INSERT INTO src VALUES (1, 10), (2, 20)")
+    session.ok("INSERT INTO dst VALUES (1, 1), (5, 5)" if reader in ("UPDATE", "DELETE") else "DO 0")
+    session.ok("FLUSH BINARY LOGS")
+    session.ok(READERS[reader])
+    events = [(row[2], row[5]) for row in session.rows("SHOW BINLOG EVENTS IN 'bin.000002'")]
+    assert any("_rows" in kind for kind, _ in events), events
+    assert not any("src" in text for kind, text in events if kind == "Query"), events
+    session.ok("FLUSH BINARY LOGS")
+    session.ok("SET binlog_format = STATEMENT")
+    told = session.run("INSERT INTO dst SELECT 50 + a, b FROM src")
+    assert told.error is None
+    assert [row[1] for row in session.rows("SHOW WARNINGS")] == [1592], "it is written as it is, and said so"
+
+
 CHECKED_BY_THE_SERVER = {
     "long value": ("(n INT PRIMARY KEY, u INT UNIQUE, b BLOB, UNIQUE (b))", ["(1, 1, 'x')"], ["(1, 1, 'x')", "(2, 2, 'y')"], "UPDATE t SET b = 'y'"),
     "long value, no primary key": ("(n INT, u INT UNIQUE, b BLOB, UNIQUE (b))", ["(1, 1, 'x')"], ["(1, 1, 'x')", "(2, 2, 'y')"], "UPDATE t SET b = 'y'"),

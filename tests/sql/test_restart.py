@@ -29,6 +29,15 @@ def open_table(server, fill=True):
     return session
 
 
+@pytest.mark.pbxt_only
+def test_a_new_database_is_told_of_and_no_other(server):
+    made = "PBXT: a new, empty database was made in "
+    assert server.log_text().count(made) == 1
+    server.stop()
+    server.start()
+    assert server.log_text().count(made) == 1, "it is there"
+
+
 @pytest.mark.parametrize("how", ["restart", "kill"])
 def test_rows_keys_and_counters_are_there_after(server, how):
     session = open_table(server)
@@ -121,6 +130,34 @@ def test_a_prepared_transaction_survives_a_kill_with_its_locks(server, end):
     session = open_table(server, fill=False)
     assert session.rows("XA RECOVER") == []
     assert session.rows(DIGEST) == (inside if end == "COMMIT" else before)
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_xa_transaction_is_ended_whatever_format_its_id_has(server, end, killed):
+    # Rule V16: the server finds it by the two parts of the id alone.
+    session = open_table(server)
+    before = session.value("SELECT COUNT(*) FROM t")
+    branch = Session(server, "d", server.engine)
+    branch.ok("XA START 'q1', 'b', 7")
+    branch.ok("INSERT INTO t (v) VALUES (1)")
+    branch.ok("XA END 'q1', 'b', 7")
+    branch.ok("XA PREPARE 'q1', 'b', 7")
+    if killed:
+        server.kill()
+        server.start()
+        session = open_table(server, fill=False)
+    else:
+        branch.close()
+    assert [row[0] for row in session.rows("XA RECOVER")] == [7]
+    wait_for(lambda: session.run(f"XA {end} 'q1', 'b'").error is None, 20, f"XA {end}")
+    assert session.value("SELECT COUNT(*) FROM t") == before + (end == "COMMIT"), "as it was answered"
+    assert session.rows("XA RECOVER") == []
+    server.kill()
+    server.start()
+    session = open_table(server, fill=False)
+    assert session.value("SELECT COUNT(*) FROM t") == before + (end == "COMMIT")
+    assert session.rows("XA RECOVER") == []
 
 
 def test_ten_kills_in_a_row_lose_nothing(server):

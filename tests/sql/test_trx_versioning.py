@@ -263,6 +263,32 @@ def test_ids_grow_over_kills_and_the_list_knows_all_of_them(own_server, engine):
             assert cursor.fetchone() == (0,), "every id in a row is listed"
 
 
+@pytest.mark.parametrize("statement", [
+    "INSERT IGNORE INTO t (n, x) VALUES (4, 'b')", "REPLACE INTO t (n, x) VALUES (1, 'q'), (8, 'b')",
+    "REPLACE INTO t (n, x) VALUES (7, 'b')", "INSERT INTO t (n, x) VALUES (5, 'b'), (9, 'a') ON DUPLICATE KEY UPDATE x = CONCAT(x, n)",
+])  # fmt: skip
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_row_refused_for_a_key_that_the_server_compares_was_never_there(own_server, statement, reads):
+    session = Session(own_server(), None, "PBXT")
+    session.ok("CREATE DATABASE d")
+    session.ok("USE d")
+    session.ok(
+        "CREATE TABLE t (n INT PRIMARY KEY, x TEXT, s BIGINT UNSIGNED GENERATED ALWAYS AS ROW START, e BIGINT UNSIGNED GENERATED ALWAYS AS ROW END,"
+        " PERIOD FOR SYSTEM_TIME (s, e), UNIQUE (x)) WITH SYSTEM VERSIONING ENGINE=PBXT"
+    )
+    session.ok("INSERT INTO t (n, x) VALUES (1, 'a'), (2, 'b')")
+    if reads:
+        session.ok("UPDATE t SET x = x WHERE n = 0")
+    session.ok(statement)
+    rows = session.rows("SELECT n, x, s, e FROM t FOR SYSTEM_TIME ALL")
+    assert all(0 < since < until for _, _, since, until in rows), rows
+    former = sorted((n, x) for n, x, _, until in rows if until < 2**64 - 1)
+    assert set(former) <= {(1, "a"), (2, "b")}, rows
+    now = session.rows("SELECT x FROM t")
+    assert len(now) == len(set(now)), now
+    assert session.rows("CHECK TABLE t")[-1][3] == "OK"
+
+
 def test_what_is_prepared_by_xa_has_rows_and_is_not_listed(own_server, engine):
     server = own_server()
     with server.connect() as connection, connection.cursor() as cursor:

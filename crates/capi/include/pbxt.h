@@ -145,6 +145,7 @@ typedef struct pbxt_options {
 
 pbxt_status pbxt_open(const pbxt_options* options, const pbxt_host* host, pbxt_db** db);
 pbxt_status pbxt_close(pbxt_db* db); /* all sessions and tables are closed before; NULL is allowed */
+int pbxt_is_new(pbxt_db* db);        /* 1: it was made by this pbxt_open() */
 /* Age in seconds beyond which a snapshot is ended if it keeps much log; 0 = never. Any time. */
 pbxt_status pbxt_set_max_snapshot_age(pbxt_db* db, uint64_t seconds);
 /* Write every deadlock to the host's log, not only the newest to the status report. Any time. */
@@ -352,6 +353,9 @@ typedef struct pbxt_xid {
   uint8_t bytes[255];
 } pbxt_xid;
 size_t pbxt_prepared_list(pbxt_db* db, size_t from, pbxt_xid* out, size_t cap);
+/* The id of a prepared transaction that is this one but for its first bytes; PBXT_NO_SUCH_XID if none is. */
+pbxt_status pbxt_prepared_alike(pbxt_db* db, const uint8_t* xid, size_t xid_len, size_t but_for,
+                                pbxt_xid* out);
 pbxt_status pbxt_commit_prepared(pbxt_db* db, const uint8_t* xid,
                                  size_t xid_len); /* PBXT_NO_SUCH_XID if not ours */
 pbxt_status pbxt_rollback_prepared(pbxt_db* db, const uint8_t* xid,

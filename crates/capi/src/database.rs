@@ -7,7 +7,7 @@ use crate::observer::PbxtHost;
 use crate::status::Status;
 use pbxt::{Database, Error, Options};
 use pbxt_io::{DirectIo, Disk, OsDisk};
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -150,6 +150,13 @@ fn direct_io(option: u8) -> Result<DirectIo, Error> {
 /// A quarter of the machine's memory.
 fn default_cache_bytes() -> u64 {
     pbxt_io::memory_bytes() / 4
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_is_new(db: *mut PbxtDb) -> c_int {
+    // SAFETY: a valid handle, or none.
+    unsafe { database(db) }.map_or(0, |db| c_int::from(db.db.is_new()))
 }
 
 /// See the header.

@@ -130,7 +130,7 @@ pub struct PbxtCounters {
 pub unsafe extern "C" fn pbxt_get_counters(db: *mut PbxtDb, out: *mut PbxtCounters) -> Status {
     call(|| {
         // SAFETY: a valid handle.
-        let now = unsafe { database(db)? }.db.status()?;
+        let now = unsafe { database(db)? }.db.status();
         let counters = PbxtCounters {
             txns_committed: now.committed,
             txns_rolled_back: now.rolled_back,

@@ -226,6 +226,20 @@ pub struct PbxtXid {
     pub bytes: [u8; 255],
 }
 
+impl PbxtXid {
+    /// Ids have 255 bytes at most (rule V12).
+    fn of(xid: &[u8]) -> Self {
+        let mut item = Self {
+            len: xid.len() as u8,
+            bytes: [0; 255],
+        };
+        if let Some(place) = item.bytes.get_mut(..xid.len()) {
+            place.copy_from_slice(xid);
+        }
+        item
+    }
+}
+
 /// See the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_prepared_list(
@@ -242,18 +256,30 @@ pub unsafe extern "C" fn pbxt_prepared_list(
         let xids = db.db.prepared.xids();
         let mut count = 0;
         for xid in xids.iter().skip(from).take(cap) {
-            let mut item = PbxtXid {
-                len: xid.len() as u8,
-                bytes: [0; 255],
-            };
-            if let Some(place) = item.bytes.get_mut(..xid.len()) {
-                place.copy_from_slice(xid);
-            }
             // SAFETY: the caller has room for `cap` items.
-            unsafe { out.add(count).write(item) };
+            unsafe { out.add(count).write(PbxtXid::of(xid)) };
             count += 1;
         }
         count
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_prepared_alike(
+    db: *mut PbxtDb,
+    xid: *const u8,
+    xid_len: usize,
+    but_for: usize,
+    out: *mut PbxtXid,
+) -> Status {
+    call(|| {
+        // SAFETY: a valid handle; bytes of the caller.
+        let found = unsafe { database(db)?.db.prepared.alike(bytes(xid, xid_len), but_for) };
+        let found = found.ok_or(Error::NoSuchXid)?;
+        // SAFETY: the caller has room for one.
+        unsafe { out.write(PbxtXid::of(&found)) };
+        Ok(())
     })
 }
 

@@ -303,6 +303,11 @@ impl Database {
         Ok(())
     }
 
+    /// True if this opening has made it.
+    pub fn is_new(&self) -> bool {
+        self.store.incarnation() == 1
+    }
+
     /// The reason why the database takes no more writes, if it does not.
     pub fn poisoned(&self) -> Option<String> {
         self.poison.reason()

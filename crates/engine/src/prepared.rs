@@ -112,6 +112,17 @@ impl PreparedSet {
         self.vote_count.load(Ordering::Acquire) > 0 && self.votes.lock().values().any(|vote| vote.xid == xid)
     }
 
+    /// The id of a vote that is this one but for its first bytes; `None` if there is none (rule V16).
+    pub fn alike(&self, xid: &[u8], but_for: usize) -> Option<Vec<u8>> {
+        let counts = |id: &[u8]| {
+            id.get(but_for..)
+                .is_some_and(|rest| xid.get(but_for..) == Some(rest))
+        };
+        let votes = self.votes.lock();
+        let mut found = votes.values().filter(|vote| counts(&vote.xid));
+        found.next().map(|vote| vote.xid.clone())
+    }
+
     /// XA ids in order.
     pub fn xids(&self) -> Vec<Vec<u8>> {
         self.by_xid.lock().keys().cloned().collect()
