@@ -388,7 +388,8 @@ void ha_pbxt::read_table_size(uint flag) {
   if (flag & HA_STATUS_AUTO) stats.auto_increment_value = size.auto_increment_next;
 }
 
-/* The numbers belong to all handlers of the table: they are written only where they changed. */
+/* The numbers belong to all handlers of the table, which write them at any time: only where they changed, and
+ * each as a whole. The optimizer reads them so. */
 void ha_pbxt::read_key_statistics() {
   uint64_t rows[MAX_REF_PARTS];
   for (uint i = 0; i < table->s->keys; i++) {
@@ -397,8 +398,11 @@ void ha_pbxt::read_key_statistics() {
     if (!key.rec_per_key || parts > MAX_REF_PARTS) continue;
     std::fill_n(rows, parts, 0);
     if (pbxt_rows_per_key(open_table_->core(), i, rows, parts) != PBXT_OK) continue;
-    for (uint j = 0; j < parts; j++)
-      if (key.rec_per_key[j] != rows[j]) key.rec_per_key[j] = static_cast<ulong>(rows[j]);
+    for (uint j = 0; j < parts; j++) {
+      ulong* shared = &key.rec_per_key[j];
+      ulong now = static_cast<ulong>(rows[j]);
+      if (__atomic_load_n(shared, __ATOMIC_RELAXED) != now) __atomic_store_n(shared, now, __ATOMIC_RELAXED);
+    }
   }
 }
 
