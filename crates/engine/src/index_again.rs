@@ -3,17 +3,16 @@
 //! Why it exists: entries are read some at once, and their rows are locked and judged one by one, later. One transaction may take a key from a
 //! row that the search comes to and give it to one that it has passed, or whose entry came behind those it had read: at every moment a row had
 //! the key, and the search finds none.
-//! Rules: T55. What a row had when the search began it met an entry of. So nothing is missed unless somebody committed since, and then an
-//! entry in the range is of him, or a row there whose tombstone is.
+//! Rules: T55. Of a row that had the key when the search began it met an entry. So nothing is missed unless somebody has committed since who brought
+//! a row there, whose entry is of him. Rows that only went are not missed: queues are searched by many who remove them.
 //! Latches and I/O: none held between calls; may read blocks of the index. Only where nothing was found, and only if anybody committed.
 
 use super::{Access, Cursor, Seek, is_beyond_of, stamp_of};
 use crate::database::Database;
 use crate::error::Result;
 use crate::session::Session;
-use crate::view::read_version;
-use pbxt_base::{CommitTs, RowId};
-use pbxt_index::{EntryView, MergedCursor, SeekPos, Sign};
+use pbxt_base::CommitTs;
+use pbxt_index::{MergedCursor, SeekPos, Sign};
 use pbxt_txn::{Snapshot, Stamp, TxnStatus};
 
 /// When a search began.
@@ -76,13 +75,13 @@ impl Cursor {
             since.ts = db.txns.published();
             return Ok(true);
         }
-        let overtaken = self.has_entries_since(session, seek, since)?;
+        let overtaken = self.has_arrivals_since(session, seek, since)?;
         since.ts = now;
         Ok(overtaken)
     }
 
-    /// True if something in the range is of who committed since.
-    fn has_entries_since(&mut self, session: &mut Session, seek: Seek, since: &Since) -> Result<bool> {
+    /// True if somebody who has committed since has brought a row into the range.
+    fn has_arrivals_since(&mut self, session: &mut Session, seek: Seek, since: &Since) -> Result<bool> {
         let parts = self.table.indexes[self.index.number].parts();
         let from = match seek {
             Seek::After => SeekPos::upper_bound(&self.index.prefix),
@@ -91,7 +90,7 @@ impl Cursor {
         let mut entries = std::mem::take(&mut session.probe.entries);
         let begun = entries.seek(&parts, &session.db.cache, &from, true);
         let overtaken = match begun {
-            Ok(()) => self.goes_to_one_since(session, seek, since, &mut entries),
+            Ok(()) => self.comes_to_one_since(session, seek, since, &mut entries),
             Err(error) => Err(error.into()),
         };
         entries.clear();
@@ -99,7 +98,7 @@ impl Cursor {
         overtaken
     }
 
-    fn goes_to_one_since(
+    fn comes_to_one_since(
         &mut self,
         session: &Session,
         seek: Seek,
@@ -109,7 +108,8 @@ impl Cursor {
         while let Some(entry) = entries.peek()
             && !self.is_behind_range(seek, entry.key())
         {
-            if self.is_of_one_since(session, entry, since)? {
+            self.check_kill(session)?;
+            if entry.sign() == Sign::Entry && !entry.is_dead() && since.is_before(session, stamp_of(entry)) {
                 return Ok(true);
             }
             entries.advance()?;
@@ -125,28 +125,5 @@ impl Cursor {
             self.index.end.as_ref().filter(|_| seek != Seek::Last),
             key,
         )
-    }
-
-    fn is_of_one_since(&mut self, session: &Session, entry: EntryView<'_>, since: &Since) -> Result<bool> {
-        self.check_kill(session)?;
-        let is_new = since.is_before(session, stamp_of(entry));
-        Ok(is_new || entry.sign() == Sign::Entry && self.is_gone_since(session, entry.row(), since)?)
-    }
-
-    /// True if the row was removed by who committed since.
-    fn is_gone_since(&self, session: &Session, row: RowId, since: &Since) -> Result<bool> {
-        let guard = crossbeam_epoch::pin();
-        let word = self.table.map.load_in(row, &guard);
-        if word.is_absent() || !word.is_tombstone() {
-            return Ok(false);
-        }
-        let Some(tombstone) = read_version(&session.db, word.addr(), &guard)? else {
-            return Ok(false);
-        };
-        let stamp = Stamp {
-            txn: tombstone.txn(),
-            lsn: word.addr().lsn(),
-        };
-        Ok(since.is_before(session, stamp))
     }
 }
