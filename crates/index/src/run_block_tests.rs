@@ -103,6 +103,7 @@ fn values_under_weights(has_verdicts: bool) -> Vec<Entry> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "the compressor is C, which the interpreter does not call")]
 fn unpack_information_that_is_the_key_but_for_its_case_takes_next_to_nothing() {
     for has_verdicts in [false, true] {
         let entries = values_under_weights(has_verdicts);
@@ -196,6 +197,7 @@ fn golden_run_block_with_suffixes_against_the_order_of_row_ids() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "the compressor is C, which the interpreter does not call")]
 fn a_primary_key_that_rises_with_row_ids_takes_next_to_nothing() {
     // 40 names, 20 rows each at random; primary keys without gaps, and with one of ten missing.
     for step in [1_u64, 10] {
