@@ -333,6 +333,17 @@ fn want_of_descriptors_and_of_memory_is_no_damage() {
     );
 }
 
+/// What a check finds once it has all files that it opens; each is refused the first time.
+fn found_in_the_end(client: &mut Client, table: &PlayTable) -> Vec<String> {
+    for _ in 0..100 {
+        match client.check(table) {
+            Ok(found) => return found,
+            Err(error) => assert!(error.to_string().contains("Too many open files"), "{error}"),
+        }
+    }
+    panic!("there are not so many files");
+}
+
 /// Whoever asks for a check is not told of damage that is none: what is lacking ends the check, and it can be asked for again.
 #[test]
 fn want_of_descriptors_ends_a_check_and_finds_nothing() {
@@ -353,6 +364,6 @@ fn want_of_descriptors_ends_a_check_and_finds_nothing() {
         assert!(error.contains("cannot open") && error.contains(kind), "{error}");
         client.session.commit().expect("nothing to commit");
         *lacking.lock() = None;
-        assert_eq!(client.check(&table).expect("checkable"), Vec::<String>::new());
+        assert_eq!(found_in_the_end(&mut client, &table), Vec::<String>::new());
     }
 }
