@@ -6,6 +6,7 @@
 //! Rules: S27.
 //! Latches and I/O: none.
 
+use crate::stored_values::place_of;
 use pbxt_base::SegmentId;
 use pbxt_rows::BlobRef;
 use std::collections::BTreeMap;
@@ -39,13 +40,8 @@ impl Living {
     pub(super) fn note(&mut self, values: &[BlobRef]) {
         for value in values {
             if let Some(found) = self.segments.get_mut(&value.addr.segment()) {
-                let stored = pbxt_segment::BlobRef {
-                    addr: value.addr,
-                    len: value.len,
-                    hash: value.hash,
-                };
-                let begin = value.addr.offset();
-                found.insert(begin, begin + stored.stored_bytes());
+                let (begin, end) = place_of(value);
+                found.insert(begin, end);
             }
         }
     }

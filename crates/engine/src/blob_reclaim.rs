@@ -19,6 +19,7 @@ use crate::homing::fate_of;
 use crate::image::damage;
 use crate::pacing::Progress;
 use crate::row_shape::Slot;
+use crate::stored_values::place_of;
 use crate::table::Table;
 use census::CensusState;
 use parking_lot::Mutex;
@@ -162,16 +163,11 @@ impl BlobAccounts {
     fn note(&self, values: &[BlobRef]) {
         let mut segments = self.segments.lock();
         for value in values {
-            let stored = pbxt_segment::BlobRef {
-                addr: value.addr,
-                len: value.len,
-                hash: value.hash,
-            };
-            let begin = value.addr.offset();
+            let (begin, end) = place_of(value);
             segments
                 .entry(value.addr.segment())
                 .or_default()
-                .insert(begin, begin + stored.stored_bytes());
+                .insert(begin, end);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::check::{Check, is_damage};
 use crate::cursor::{Bind, Cursor};
 use crate::error::{Error, Result};
 use crate::session::Session;
-use crate::stored_values::StoredValues;
+use crate::stored_values::{StoredValues, stored};
 use crate::table::Table;
 use crate::version::{RowVersion, Show};
 use pbxt_base::RowId;
@@ -192,12 +192,7 @@ fn check_payload(schema: &Schema, payload: &[u8], blobs: &BlobStore, value: &mut
     let view = RowView::new(schema, payload)?;
     for column in 0..view.column_count() {
         if let Value::External(blob) = view.get(column)? {
-            let stored = pbxt_segment::BlobRef {
-                addr: blob.addr,
-                len: blob.len,
-                hash: blob.hash,
-            };
-            blobs.read(&stored, value)?;
+            blobs.read(&stored(&blob), value)?;
         }
     }
     Ok(())

@@ -5,6 +5,7 @@
 //! Rules: S28 who writes the row checks that the version beneath names what is shared.
 //! Latches and I/O: reads blob segments.
 
+use crate::stored_values::stored;
 use pbxt_base::RowId;
 use pbxt_rows::{BlobRef, BlobSink, External, InlineArena};
 use pbxt_segment::BlobStore;
@@ -68,12 +69,7 @@ impl BlobSink for RowValues {
 
     fn load(&mut self, column: usize, blob: &BlobRef) -> pbxt_rows::Result<&[u8]> {
         let mut value = Vec::new();
-        let stored = pbxt_segment::BlobRef {
-            addr: blob.addr,
-            len: blob.len,
-            hash: blob.hash,
-        };
-        self.blobs.read(&stored, &mut value)?;
+        self.blobs.read(&stored(blob), &mut value)?;
         self.met.push(Met {
             external: External { column, blob: *blob },
             address: value.as_ptr().addr(),

@@ -31,8 +31,8 @@ impl Since {
         }
     }
 
-    /// True if this was written by who has committed since.
-    fn is_before(&self, session: &Session, stamp: Stamp) -> bool {
+    /// True if whoever wrote this has committed since.
+    fn has_committed(&self, session: &Session, stamp: Stamp) -> bool {
         if stamp.txn.raw() == 0 || stamp.txn == session.work.txn {
             return false;
         }
@@ -60,11 +60,8 @@ impl Cursor {
     ) -> Result<bool> {
         let db = &session.db;
         let now = db.txns.published();
-        let is_bounded = match seek {
-            Seek::Exact | Seek::Key | Seek::Last => true,
-            Seek::OrNext | Seek::After => self.index.end.is_some(),
-            Seek::OrPrev | Seek::Before => false,
-        };
+        let has_end = matches!(seek, Seek::OrNext | Seek::After) && self.index.end.is_some();
+        let is_bounded = seek.is_of_prefix() || has_end;
         if now == since.ts || !is_bounded {
             return Ok(false);
         }
@@ -109,7 +106,10 @@ impl Cursor {
             && !self.is_behind_range(seek, entry.key())
         {
             self.check_kill(session)?;
-            if entry.sign() == Sign::Entry && !entry.is_dead() && since.is_before(session, stamp_of(entry)) {
+            if entry.sign() == Sign::Entry
+                && !entry.is_dead()
+                && since.has_committed(session, stamp_of(entry))
+            {
                 return Ok(true);
             }
             entries.advance()?;
@@ -118,8 +118,7 @@ impl Cursor {
     }
 
     fn is_behind_range(&self, seek: Seek, key: &[u8]) -> bool {
-        let of_prefix = matches!(seek, Seek::Exact | Seek::Key | Seek::Last);
-        let prefix = of_prefix.then_some(self.index.prefix.as_slice());
+        let prefix = seek.is_of_prefix().then_some(self.index.prefix.as_slice());
         is_beyond_of(
             prefix,
             self.index.end.as_ref().filter(|_| seek != Seek::Last),

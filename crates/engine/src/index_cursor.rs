@@ -72,6 +72,13 @@ pub enum Seek {
     Last,
 }
 
+impl Seek {
+    /// True if only entries that begin with the prefix are sought.
+    pub(crate) fn is_of_prefix(self) -> bool {
+        matches!(self, Self::Exact | Self::Key | Self::Last)
+    }
+}
+
 /// State of an index scan.
 #[derive(Debug, Default)]
 pub(crate) struct IndexScan {
@@ -346,7 +353,7 @@ impl Cursor {
             self.index.begin(&session.db, index, &from, forward)?;
         }
         self.index.wishes_prefix = seek == Seek::Last;
-        self.index.must_match = matches!(seek, Seek::Exact | Seek::Key | Seek::Last);
+        self.index.must_match = seek.is_of_prefix();
         let found = self.advance(session, table, show);
         let same = std::mem::take(&mut self.index.must_match);
         if matches!(found, Ok(true)) {

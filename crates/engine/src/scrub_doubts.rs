@@ -17,6 +17,7 @@ use crate::homing::fate_of;
 use crate::row_shape::{RowPiece, RowShape};
 use crate::scrub_pass::Place;
 use crate::scrub_tell::Damage;
+use crate::stored_values::{place_of, stored};
 use crate::table::Table;
 use pbxt_base::{Error as StorageError, Result as StorageResult, RowId, SegmentId};
 use pbxt_io::is_passing_want;
@@ -126,20 +127,6 @@ impl Search {
                 .0
                 .extend(unnamed.map(|range| (*id, range.start, range.end)));
         }
-    }
-}
-
-/// Begin and end of a value in its segment.
-fn place_of(value: &BlobRef) -> (u64, u64) {
-    let begin = value.addr.offset();
-    (begin, begin + stored(value).stored_bytes())
-}
-
-fn stored(value: &BlobRef) -> pbxt_segment::BlobRef {
-    pbxt_segment::BlobRef {
-        addr: value.addr,
-        len: value.len,
-        hash: value.hash,
     }
 }
 

@@ -27,12 +27,22 @@ impl BlobSink for StoredValues<'_> {
     }
 
     fn load(&mut self, _column: usize, blob: &BlobRef) -> pbxt_rows::Result<&[u8]> {
-        let stored = pbxt_segment::BlobRef {
-            addr: blob.addr,
-            len: blob.len,
-            hash: blob.hash,
-        };
-        self.blobs.read(&stored, &mut self.value)?;
+        self.blobs.read(&stored(blob), &mut self.value)?;
         Ok(&self.value)
     }
+}
+
+/// A value that a row names, as the store of values knows it.
+pub(crate) fn stored(value: &BlobRef) -> pbxt_segment::BlobRef {
+    pbxt_segment::BlobRef {
+        addr: value.addr,
+        len: value.len,
+        hash: value.hash,
+    }
+}
+
+/// Begin and end of a value in its segment.
+pub(crate) fn place_of(value: &BlobRef) -> (u64, u64) {
+    let begin = value.addr.offset();
+    (begin, begin + stored(value).stored_bytes())
 }
