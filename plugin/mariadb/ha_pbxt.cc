@@ -286,7 +286,7 @@ void ha_pbxt::unbind() {
   // The server ends what it began; what it did not belongs to a statement that failed.
   if (bulk_open_) pbxt_bulk_end(cursor_, 1);
   bulk_open_ = bulk_announced_ = false;
-  reads_newest_ = false;
+  reads_newest_ = holds_left_ = is_left_ = false;
   pbxt_cursor_unbind(cursor_);
   session_ = nullptr;
 }

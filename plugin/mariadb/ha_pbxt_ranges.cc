@@ -56,6 +56,7 @@ int ha_pbxt::next_range(void* self, pbxt_range* range) noexcept {
 /* By way of the server's code for the next row of an index, which counts it, measures the time and computes
  * virtual columns. The first row of a range counts as found by its key, and the end as nothing. */
 int ha_pbxt::multi_range_read_next(range_id_t* range) {
+  if (int error = leave_row()) return error;  // the server may go to the next range without a read
   if (reads_ranges_ && !ranges_begun_)
     if (int error = begin_ranges()) return error;
   if (!reads_ranges_) return handler::multi_range_read_next(range);

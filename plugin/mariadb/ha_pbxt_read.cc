@@ -8,6 +8,7 @@
  * row id is used to find the row again.
  */
 #include "error_map.h"
+#include "ha_partition.h"
 #include "ha_pbxt.h"
 #include "pushed_condition.h"
 #include "row_limit.h"
@@ -108,9 +109,23 @@ bool ha_pbxt::has_virtual_part(uint index) const {
   return false;
 }
 
+/* Rule T57. The server compares a row to be changed with what it would become, and says nothing of one that
+ * stays what it is. The rows that an UPDATE of one table reads are such ones, but for those it gives back,
+ * and those it makes a reference of, which it comes back to. Merged scans read others. */
+bool ha_pbxt::changes_what_it_reads() const {
+  return binding_.for_write && thd_sql_command(ha_thd()) == SQLCOM_UPDATE && !reads_newest_ && !is_merged_ &&
+         keyread == MAX_KEY;
+}
+
+int ha_pbxt::hold_left_row() {
+  is_left_ = false;
+  return fail(pbxt_hold_row(cursor_));
+}
+
 int ha_pbxt::start_pending() {
   Pending what = pending_;
   pending_ = Pending::kNothing;
+  holds_left_ = changes_what_it_reads();
   computes_ = Computed::kNothing;
   bool by_index_alone = what == Pending::kIndex && table->vfield && keyread_enabled();
   // Merges and filters read an index alone for references to its rows; where those begin with the primary
@@ -142,6 +157,7 @@ int ha_pbxt::start_pending() {
 int ha_pbxt::rnd_init(bool scan) {
   seek_is_current_ = range_end_set_ = false;
   pending_ = scan ? Pending::kScan : Pending::kNothing;
+  holds_left_ = changes_what_it_reads();
   return 0;
 }
 
@@ -150,15 +166,32 @@ int ha_pbxt::rnd_end() {
   return end_scan();
 }
 
+/* Of parts that are read in order, rows may have been read that the statement was never given. */
+bool ha_pbxt::has_given_its_row() const {
+  if (!table->part_info || !scan_open_) return true;
+  ha_partition* whole = static_cast<ha_partition*>(table->file);
+  return whole->get_child_handlers()[whole->last_part()] == this;
+}
+
+/* The server looks at no error of the end, so it is told here. */
+int ha_pbxt::end_left_row() {
+  int error = has_given_its_row() && !ha_thd()->is_error() ? hold_left_row() : 0;
+  is_left_ = false;
+  if (error) print_error(error, MYF(0));
+  return error;
+}
+
 int ha_pbxt::end_scan() {
+  int left_error = unlikely(is_left_) ? end_left_row() : 0;
+  holds_left_ = false;
   pending_ = Pending::kNothing;
   computes_ = Computed::kNothing;
   seek_is_current_ = range_end_set_ = false;
-  if (!scan_open_) return 0;
+  if (!scan_open_) return left_error;
   scan_open_ = false;
   int error = fail(pbxt_scan_end(cursor_));
   if (binding_.leave_out_damaged) tell_left_out();
-  return error;
+  return left_error ? left_error : error;
 }
 
 namespace {
@@ -203,6 +236,7 @@ void ha_pbxt::tell_found() noexcept {
 int ha_pbxt::rnd_next(uchar* record) {
   if (unlikely(pending_ != Pending::kNothing))
     if (int error = start_pending()) return error;
+  if (int error = leave_row()) return error;
   prepare_record(record);
   return found(pbxt_scan_next(cursor_, record), HA_ERR_END_OF_FILE);
 }
@@ -231,6 +265,8 @@ bool ha_pbxt::always_orders_references() const {
  * about an entry, the reference is that entry's; nobody merges a scan with a filter. */
 void ha_pbxt::position(const uchar* record) {
   bool is_entry = filtered_row_ != 0;
+  // The rows of parts are referred to where they are merged, too.
+  if (record == table->record[0]) is_left_ = false;
   if (uint order_bytes = open_table_->extended_keys().order_bytes()) {
     memset(ref, 0, order_bytes);
     if (is_entry ? always_orders_references() : orders_references())
@@ -258,6 +294,7 @@ int ha_pbxt::rnd_pos_by_record(uchar* record) noexcept {
 int ha_pbxt::rnd_pos(uchar* record, uchar* position) {
   if (unlikely(columns_changed_))
     if (int error = choose_columns()) return error;
+  if (int error = leave_row()) return error;
   prepare_record(record);
   int error = found(pbxt_fetch(cursor_, mi_uint8korr(position + ref_length - sizeof(uint64_t)), record),
                     HA_ERR_KEY_NOT_FOUND);
@@ -287,6 +324,7 @@ int ha_pbxt::seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode) {
     if (int error = start_pending()) return error;
   if (range_end_set_ && !in_range_first_)
     if (int error = set_end_of_range(nullptr)) return error;
+  if (int error = leave_row()) return error;
   prepare_record(record);
   int error = found(pbxt_index_seek(cursor_, key, parts, mode, record), HA_ERR_KEY_NOT_FOUND);
   seek_is_current_ = !error;
@@ -309,12 +347,14 @@ int ha_pbxt::index_read_last_map(uchar* record, const uchar* key, key_part_map m
 }
 
 int ha_pbxt::index_next(uchar* record) {
+  if (int error = leave_row()) return error;
   prepare_record(record);
   if (unlikely(shows_ranges_)) return next_of_ranges(record);
   return found(pbxt_index_next(cursor_, record), HA_ERR_END_OF_FILE);
 }
 
 int ha_pbxt::index_prev(uchar* record) {
+  if (int error = leave_row()) return error;
   prepare_record(record);
   return found(pbxt_index_prev(cursor_, record), HA_ERR_END_OF_FILE);
 }
@@ -325,6 +365,7 @@ int ha_pbxt::index_first(uchar* record) {
   seek_is_current_ = false;
   if (range_end_set_ && !in_range_first_)
     if (int error = set_end_of_range(nullptr)) return error;
+  if (int error = leave_row()) return error;
   prepare_record(record);
   return found(pbxt_index_first(cursor_, record), HA_ERR_END_OF_FILE);
 }
@@ -335,6 +376,7 @@ int ha_pbxt::index_last(uchar* record) {
   seek_is_current_ = false;
   if (range_end_set_)
     if (int error = set_end_of_range(nullptr)) return error;
+  if (int error = leave_row()) return error;
   prepare_record(record);
   return found(pbxt_index_last(cursor_, record), HA_ERR_END_OF_FILE);
 }
@@ -344,6 +386,7 @@ int ha_pbxt::index_last(uchar* record) {
 int ha_pbxt::index_next_same(uchar* record, const uchar* key, uint key_length) {
   if (!seek_is_current_ || key_length != seek_length_)
     return handler::index_next_same(record, key, key_length);
+  if (int error = leave_row()) return error;
   prepare_record(record);
   return found(pbxt_index_next_same(cursor_, record), HA_ERR_END_OF_FILE);
 }

@@ -134,6 +134,7 @@ int ha_pbxt::end_bulk_insert() {
 }
 
 int ha_pbxt::update_row(const uchar* old_record, const uchar* new_record) {
+  is_left_ = false;
   int error =
       unlikely(keeps_former_) ? update_stamped(old_record, new_record) : store(old_record, new_record);
   if (error) return error;
@@ -144,6 +145,7 @@ int ha_pbxt::update_row(const uchar* old_record, const uchar* new_record) {
 }
 
 int ha_pbxt::delete_row(const uchar* record) {
+  is_left_ = false;
   return unlikely(keeps_former_) ? delete_stamped(record) : remove(record);
 }
 

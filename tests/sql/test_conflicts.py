@@ -82,6 +82,71 @@ def test_after_a_wait_commit_gives_1020_and_rollback_lets_through(table, end, ex
     assert table.value("SELECT v FROM t WHERE n = 3") == (4 if expected else 5)
 
 
+# Each sets row 5, and rows 4 and 6 where it comes to them, to what they are.
+CHANGES_OF_NOTHING = {
+    "by the primary key": "UPDATE t SET v = 5 WHERE n = 5",
+    "by another key": "UPDATE t FORCE INDEX (v) SET n = 5 WHERE v = 5",
+    "of the key it searches by": "UPDATE t FORCE INDEX (v) SET v = n WHERE v BETWEEN 4 AND 6",
+    "by a table scan": "UPDATE t SET v = n WHERE n + 0 = 5",
+    "of all rows": "UPDATE t SET v = n",
+    "in order": "UPDATE t SET v = n ORDER BY v DESC LIMIT 8",
+    "in the order of a key": "UPDATE t FORCE INDEX (v) SET n = v ORDER BY v LIMIT 5",
+    "last of its limit": "UPDATE t SET v = n WHERE n >= 5 LIMIT 1",
+    "by ranges": "UPDATE t SET v = n WHERE n IN (4, 5, 6)",
+    "in a function": "SELECT change_nothing()",
+}
+
+
+@pytest.fixture
+def changed_by_nothing(table):
+    table.ok("CREATE FUNCTION change_nothing() RETURNS INT MODIFIES SQL DATA BEGIN UPDATE t SET v = 5 WHERE n = 5; RETURN 1; END")
+    return table
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("change", CHANGES_OF_NOTHING.values(), ids=CHANGES_OF_NOTHING.keys())
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize("theirs", ["UPDATE t SET v = 100 WHERE n = 5", "DELETE FROM t WHERE n = 5"])
+def test_a_row_set_to_what_it_is_may_not_have_changed_either(changed_by_nothing, change, level, theirs):
+    mine = snapshot(changed_by_nothing.session(), level)
+    changed_by_nothing.ok(theirs)
+    assert "'t'" in mine.fails(change, 1020)
+    mine.ok("ROLLBACK")
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_NOTHING.values(), ids=CHANGES_OF_NOTHING.keys())
+@pytest.mark.parametrize("partitions", ["", "ALTER TABLE t PARTITION BY HASH (n) PARTITIONS 2"])
+def test_a_row_set_to_what_it_is_is_locked(changed_by_nothing, change, partitions):
+    if partitions:
+        changed_by_nothing.ok(partitions)
+    mine = snapshot(changed_by_nothing.session())
+    if change.startswith("SELECT"):
+        mine.ok(change)
+    else:
+        assert mine.affected(change) == 0
+    assert mine.rows("SELECT n, v FROM t ORDER BY n") == [(n, n) for n in range(1, 11)]
+    waiting = changed_by_nothing.session().later("UPDATE t SET v = 50 WHERE n = 5")
+    assert waiting.waits()
+    mine.ok("COMMIT")
+    assert waiting.result().affected == 1
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("change", [
+    "UPDATE t SET v = n WHERE n + 0 = 5", "UPDATE t SET v = n WHERE n BETWEEN 4 AND 6 AND v + 0 = 5",
+    "UPDATE t FORCE INDEX (v) SET v = n WHERE v BETWEEN 4 AND 6 AND n + 0 = 5", "UPDATE t SET v = n WHERE v + 0 = 5 ORDER BY v LIMIT 3",
+    "UPDATE t SET v = n WHERE n = 5 OR v = 5",
+])
+def test_rows_that_do_not_match_are_neither_locked_nor_judged(table, change):
+    mine, theirs = snapshot(table.session()), table.session()
+    theirs.ok("SET pbxt_lock_wait_timeout = 1")
+    theirs.ok("UPDATE t SET v = 40 WHERE n = 4")
+    assert mine.affected(change) == 0
+    assert theirs.affected("UPDATE t SET v = 60 WHERE n = 6") == 1
+    theirs.fails("UPDATE t SET v = 50 WHERE n = 5", 1205)
+    mine.ok("ROLLBACK")
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_wait_mode_works_on_the_newest_version(table, change):
     mine = snapshot(table.session(), mode="wait")

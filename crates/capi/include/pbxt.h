@@ -716,6 +716,9 @@ pbxt_status pbxt_fetch(pbxt_cursor* cursor, uint64_t row_id,
                        uint8_t* record); /* by row id: what the cursor's mode can see; own changes included */
 void pbxt_unlock_row(
     pbxt_cursor* cursor); /* the row last read did not match: its lock may go (READ COMMITTED) */
+/* The row last read is one to be changed, and what it would be changed to is what it is: locked, and a write
+   conflict if somebody has changed it since the snapshot. Nothing where reads lock. */
+pbxt_status pbxt_hold_row(pbxt_cursor* cursor);
 /* While it is on, a scan for rows to change under READ COMMITTED shows a row that others have locked as it
    was last committed, without a lock, instead of waiting for it. After a row that matches the caller asks
    whether it was shown so; if it was, it must not be changed yet: the next move of the scan is to the same

@@ -553,6 +553,16 @@ pub unsafe extern "C" fn pbxt_unlock_row(handle: *mut PbxtCursor) {
 
 /// See the header.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_hold_row(handle: *mut PbxtCursor) -> Status {
+    call(|| {
+        // SAFETY: a valid handle with its session.
+        let (cursor, session, _) = unsafe { cursor(handle)?.split()? };
+        Ok(cursor.hold_row(session)?)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_try_semi_consistent(handle: *mut PbxtCursor, on: i32) {
     value((), || {
         // SAFETY: a valid handle.

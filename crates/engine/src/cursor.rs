@@ -369,6 +369,36 @@ impl Cursor {
         }
     }
 
+    /// The statement leaves a row that it was shown as it is, although it is one of those that it changes (rule T57): the row is locked
+    /// and judged as if it were changed. A conflict, or a wait that fails, undoes the statement.
+    pub fn hold_row(&mut self, session: &mut Session, row: RowId) -> Result<()> {
+        if matches!(self.access, Access::LockSeen(_) | Access::LockNewest(_)) {
+            return Ok(());
+        }
+        session.settle_victim()?;
+        session.refuse_if_doomed()?;
+        let held = self.hold(session, row);
+        session.settle(held)
+    }
+
+    fn hold(&mut self, session: &mut Session, row: RowId) -> Result<()> {
+        loop {
+            // One that is gone is judged too: somebody has deleted it since, or an action of this statement.
+            if session.lock_row(&self.table, row, LockMode::Exclusive, self.bind.busy)? == RowLock::Skipped {
+                return Ok(());
+            }
+            let mut view = View::new(Viewer::write(self.view.viewer.snapshot, session.txn(), true));
+            let guard = crossbeam_epoch::pin();
+            let word = self.table.map.load_in(row, &guard);
+            match view.resolve_unread(&session.db, &self.table, row, word, &guard)? {
+                Resolved::Row(..) | Resolved::Absent => return Ok(()),
+                Resolved::Conflict => break,
+                Resolved::Wait(..) => {}
+            }
+        }
+        self.conflict_or_skip(session, row).map(|_| ())
+    }
+
     /// True if what is read from now on is what the snapshot sees, and not what is newest.
     pub(crate) fn reads_snapshot(&self) -> bool {
         self.access == Access::Snapshot

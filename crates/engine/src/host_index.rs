@@ -154,6 +154,14 @@ impl HostCursor {
         self.cursor.count_range(session, &keys)
     }
 
+    /// The row last read is one to be changed, and stays as it is; see `Cursor::hold_row`.
+    ///
+    /// # Errors
+    /// Those of locking a row, and a write conflict.
+    pub fn hold_row(&mut self, session: &mut Session) -> Result<()> {
+        self.cursor.hold_row(session, self.row)
+    }
+
     /// After `index_start`: about so many rows will be asked for, 0: all (rule X51).
     pub fn expect(&mut self, rows: u64) {
         self.cursor.expect(rows);

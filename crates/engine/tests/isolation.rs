@@ -49,6 +49,53 @@ fn a_row_changed_since_the_snapshot_is_a_conflict_and_the_transaction_goes_on() 
     assert_eq!(read(&mut bench.client, &bench.table), [10, 30]);
 }
 
+/// The rows that a statement which changes rows is shown, each of them held and left as it is.
+fn hold_all(client: &mut Client, table: &PlayTable) -> pbxt::Result<u32> {
+    client.statement(|session| {
+        let mut cursor = pbxt::Cursor::new(&table.table);
+        cursor.bind(
+            session,
+            Bind {
+                for_write: true,
+                ..Bind::default()
+            },
+        )?;
+        cursor.scan_start(session)?;
+        let mut held = 0;
+        while cursor.scan_next(session, |_| Ok(()))? {
+            let row = cursor.row();
+            cursor.hold_row(session, row)?;
+            held += 1;
+        }
+        Ok(held)
+    })
+}
+
+#[test]
+fn a_row_that_is_left_as_it_is_is_held_and_judged_like_a_changed_one() {
+    // T57.
+    for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
+        let (mut bench, rows) = three();
+        let mut late = with(&bench, isolation, ConflictMode::Error);
+        renumber(&mut late, &bench.table, rows[2], 30).expect("renumbered");
+        assert_eq!(hold_all(&mut late, &bench.table).expect("held"), 3);
+        let refused = renumber(&mut bench.client, &bench.table, rows[0], 10);
+        assert!(matches!(refused, Err(Error::LockTimeout { .. })), "T57: {refused:?}");
+        late.session.commit().expect("a commit");
+        assert_eq!(read(&mut late, &bench.table), [1, 2, 30]);
+        renumber(&mut bench.client, &bench.table, rows[0], 10).expect("free");
+        let waits = hold_all(&mut late, &bench.table);
+        assert!(matches!(waits, Err(Error::LockTimeout { .. })), "T57: {waits:?}");
+        bench.client.delete(&bench.table, rows[1]).expect("deleted");
+        bench.client.session.commit().expect("a commit");
+        let refused = hold_all(&mut late, &bench.table);
+        assert!(matches!(refused, Err(Error::WriteConflict { .. })), "T57: {refused:?}");
+        late.session.rollback().expect("a rollback");
+        assert_eq!(hold_all(&mut late, &bench.table).expect("held"), 2);
+        late.session.rollback().expect("a rollback");
+    }
+}
+
 #[test]
 fn a_key_whose_holder_ended_after_the_snapshot_is_a_conflict() {
     // T20: otherwise the transaction would see two rows with one key.

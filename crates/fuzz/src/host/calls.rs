@@ -289,6 +289,8 @@ impl Host {
                 12 => pbxt_bulk_refused(cursor, record),
                 13 | 14 => pbxt_fetch(cursor, feed.number(), record),
                 15 => pbxt_index_end_range(cursor, tuple, parts, i32::from(feed.byte() & 1)),
+                // By the row, so that inputs of before mean what they meant.
+                16 if opened.row.is_some_and(|row| row % 2 == 1) => pbxt_hold_row(cursor),
                 16 => {
                     pbxt_unlock_row(cursor);
                     Status::Ok
