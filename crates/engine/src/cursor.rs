@@ -468,6 +468,17 @@ impl Cursor {
         row: RowId,
         show: &mut impl FnMut(&RowVersion<'_>) -> Result<()>,
     ) -> Result<Visit> {
+        self.visit_unexplained(session, row, show)
+            .map_err(|error| self.table.explain(error))
+    }
+
+    #[inline]
+    fn visit_unexplained(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        show: &mut impl FnMut(&RowVersion<'_>) -> Result<()>,
+    ) -> Result<Visit> {
         self.check_kill(session)?;
         self.view.viewer.own = session.work.txn;
         self.row = row;

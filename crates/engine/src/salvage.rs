@@ -82,7 +82,7 @@ impl Cursor {
     #[cold]
     pub(crate) fn leave_out(&mut self, row: RowId, error: Error) -> Result<(), Error> {
         if !self.scan.salvage.is_on || !error.is_unreadable() {
-            return Err(error);
+            return Err(self.table.explain(error));
         }
         self.scan.salvage.note(&LeftOut::new(row, row, &error));
         Ok(())

@@ -279,6 +279,15 @@ impl Table {
         Ok(())
     }
 
+    /// What a reader is told whom an error keeps from a row: no damage if it is of a definition that has gone meanwhile (rule T19).
+    #[cold]
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        match self.check_current() {
+            Err(gone) if error.is_unreadable() => gone,
+            _ => error,
+        }
+    }
+
     /// The row outside the hot log. The row's word was loaded before (rule B2).
     #[inline]
     pub(crate) fn find_base(&self, blocks: &impl BlockSource, row: RowId) -> Result<Slot> {

@@ -80,7 +80,10 @@ fn a_row_that_is_left_as_it_is_is_held_and_judged_like_a_changed_one() {
         renumber(&mut late, &bench.table, rows[2], 30).expect("renumbered");
         assert_eq!(hold_all(&mut late, &bench.table).expect("held"), 3);
         let refused = renumber(&mut bench.client, &bench.table, rows[0], 10);
-        assert!(matches!(refused, Err(Error::LockTimeout { .. })), "T57: {refused:?}");
+        assert!(
+            matches!(refused, Err(Error::LockTimeout { .. })),
+            "T57: {refused:?}"
+        );
         late.session.commit().expect("a commit");
         assert_eq!(read(&mut late, &bench.table), [1, 2, 30]);
         renumber(&mut bench.client, &bench.table, rows[0], 10).expect("free");
@@ -89,7 +92,10 @@ fn a_row_that_is_left_as_it_is_is_held_and_judged_like_a_changed_one() {
         bench.client.delete(&bench.table, rows[1]).expect("deleted");
         bench.client.session.commit().expect("a commit");
         let refused = hold_all(&mut late, &bench.table);
-        assert!(matches!(refused, Err(Error::WriteConflict { .. })), "T57: {refused:?}");
+        assert!(
+            matches!(refused, Err(Error::WriteConflict { .. })),
+            "T57: {refused:?}"
+        );
         late.session.rollback().expect("a rollback");
         assert_eq!(hold_all(&mut late, &bench.table).expect("held"), 2);
         late.session.rollback().expect("a rollback");

@@ -80,6 +80,48 @@ fn values_of_dropped_and_truncated_tables_go() {
 }
 
 #[test]
+fn who_still_reads_a_dropped_table_is_told_that_it_is_gone() {
+    // Nothing keeps readers away from a table that goes, and what it had is given back: that is no damage.
+    for homes in [false, true] {
+        let mut store = Store::new();
+        let passing = PlayTable::create(&store.db, "passing").expect("a table");
+        insert(&mut store.client, &passing, 0..300);
+        if homes {
+            store.fill();
+            store.compact();
+            store.merge();
+        }
+        let mut cursor = pbxt::Cursor::new(&passing.table);
+        let mut reader = Client::new(&store.db, 9);
+        let session = &mut reader.session;
+        cursor.bind(session, pbxt::Bind::default()).expect("bound");
+        cursor.scan_start(session).expect("begun");
+        let mut next = || {
+            let mut id = None;
+            let found = cursor.scan_next(session, |version| {
+                id = Some(passing.decode(version.payload())?.id);
+                Ok(())
+            });
+            found.map(|_| id)
+        };
+        assert_eq!(next().expect("read"), Some(0));
+        store.db.drop_table(None, "passing").expect("dropped");
+        settle(&store);
+        store.fill();
+        settle(&store);
+        let mut told = 0;
+        for _ in 1..300 {
+            match next() {
+                Ok(_) => {}
+                Err(pbxt::Error::DefinitionChanged { .. }) => told += 1,
+                Err(other) => panic!("homed: {homes}: {other:?}"),
+            }
+        }
+        assert!(told > 0, "homed: {homes}: nothing was given back");
+    }
+}
+
+#[test]
 fn dead_values_go_although_there_is_always_log_to_be_homed() {
     let mut store = Store::new();
     let rows = insert(&mut store.client, &store.table, 0..60);
