@@ -8,7 +8,7 @@ mod secrets;
 use common::options;
 use pbxt::{Database, Error, file_kind};
 use pbxt_base::Error as StorageError;
-use pbxt_io::{Disk, FileKind, OsDisk};
+use pbxt_io::{Disk, EncryptedDisk, FileKind, OsDisk};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_testkit::{Fault, SimDisk, Sweep};
@@ -327,6 +327,19 @@ fn a_plain_database_becomes_encrypted_and_plain_again_as_its_files_are_replaced(
         last += 12;
         settle(&db).expect("settled");
         assert!(rows_of(&db, "mixed") == expected(last), "EN2: round {round}");
+        for _ in 0..2 {
+            last += 1;
+            client.insert(&table, &row(last)).expect("inserted");
+            client.session.commit().expect("committed");
+            db.checkpoint_step().expect("made");
+        }
+        let now = EncryptedDisk::new(Arc::new(disk.clone()), keys.clone(), (write == on).then_some(1));
+        let now = now.expect("the key is there");
+        for name in ["pbxt.manifest.a", "pbxt.manifest.b"] {
+            let is_renewed =
+                !disk.exists(name).expect("listed") || now.is_as_new_files(name).expect("readable");
+            assert!(is_renewed, "EN3: round {round}: '{name}' keeps the key of before");
+        }
         drop((client, table));
         if round % 2 == 0 {
             db.close().expect("closed");

@@ -4,7 +4,8 @@
 //! that vanished, or whole old content under a right name, would pass.
 //! Format: docs/format.md#manifest; bytes in `manifest_file` and `manifest_record`.
 //! Rules: F10 records are only appended, and each append is synced before it is relied on; when a file is half full, or
-//! was left torn, the facts go to the other file as a new generation, synced with its name, and only then the old file
+//! was left torn (or, EN3, at a checkpoint while one of the two is encrypted otherwise than new files), the facts go to the other
+//! file as a new generation, synced with its name, and only then the old file
 //! gets its last record, `Superseded`. So a file that is not superseded counts, whatever the other one looks like, and
 //! a superseded one never does. What a new generation lacks before anything of it is synced, room, descriptors or memory,
 //! postpones it. D9 any other failed write or sync ends all appending. D34 what an opening reads may never have been
@@ -282,7 +283,8 @@ impl Manifest {
         let mut bytes = Vec::new();
         frame(record, writer.generation, writer.end, &mut bytes);
         let (end, len) = (writer.end + bytes.len() as u64, writer.file.len()?);
-        if !writer.is_torn && end <= len / 2 {
+        let is_due = matches!(record, ManifestRecord::Checkpoint(_)) && !self.is_as_new_files();
+        if !writer.is_torn && end <= len / 2 && !is_due {
             return writer.append(record);
         }
         let mut facts = writer.facts.clone();
@@ -300,6 +302,16 @@ impl Manifest {
             begun => begun.and_then(|begun| self.switch(writer, begun)),
         };
         switched.map_err(|error| writer.fail(error))
+    }
+
+    /// False if a file is encrypted otherwise than a new one would be (rule EN3). One that cannot be asked is left as it is: its key
+    /// may be lacking for a while.
+    fn is_as_new_files(&self) -> bool {
+        let is_new = |name| {
+            let there = self.disk.exists(name)?;
+            Ok::<_, Error>(!there || self.disk.is_as_new_files(name)?)
+        };
+        NAMES.into_iter().all(|name| is_new(name).unwrap_or(true))
     }
 
     /// Lets the next generation count.
