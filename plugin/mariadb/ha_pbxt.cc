@@ -206,7 +206,7 @@ int ha_pbxt::reset() {
   cond_pop();
   if (cursor_) pbxt_cursor_reset(cursor_);  // none after a TRUNCATE that could not open the table again
   pending_ = Pending::kNothing;
-  seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = false;
+  seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = holds_left_ = is_left_ = false;
   computes_ = Computed::kNothing;
   columns_changed_ = true;
   return 0;
