@@ -77,11 +77,11 @@ handler::Table_flags ha_pbxt::table_flags() const {
   // But for the sake of rows that are set to what they are: where ids of transactions say from when to when a
   // row was there, that is a change, which the server sees in columns that are not read.
   if (keeps_former_) flags |= HA_PARTIAL_COLUMN_READ;
-  if (skips_rows_it_cannot_change()) flags &= ~HA_CHECK_UNIQUE_AFTER_WRITE;
+  if (!table_share || !has_checked_keys()) return flags;
+  if (looks_up_itself()) flags &= ~HA_CHECK_UNIQUE_AFTER_WRITE;
   // What the server compares is told before or after all that the engine compares, whatever the order of the
   // keys: REPLACE may not take any for the last one.
-  if (table_share && has_checked_keys()) flags |= HA_DUPLICATE_KEY_NOT_IN_ORDER;
-  return flags;
+  return flags | HA_DUPLICATE_KEY_NOT_IN_ORDER;
 }
 
 ulong ha_pbxt::index_flags(uint index, uint, bool) const {
@@ -109,19 +109,24 @@ TableShare* ha_pbxt::shared() {
   return share;
 }
 
-/* Opens the current generation of the table if no other handler has, and a cursor in it. */
-int ha_pbxt::open_cursor() noexcept {
+/* Opens the current generation of the table if no other handler has. */
+int ha_pbxt::use_share(const TABLE* of) {
   if (!(share_ = shared())) return HA_ERR_OUT_OF_MEM;
   pbxt_status status = PBXT_OK;
   lock_shared_ha_data();
   if (!share_->current) {
     std::shared_ptr<OpenTable> fresh = std::make_shared<OpenTable>();
-    status = fresh->open(table, name_.c_str());
+    status = fresh->open(of, name_.c_str());
     if (status == PBXT_OK) share_->current = std::move(fresh);
   }
   open_table_ = share_->current;
   unlock_shared_ha_data();
-  if (status == PBXT_OK) status = pbxt_cursor_open(open_table_->core(), &cursor_);
+  return to_ha_error(status, ha_thd());
+}
+
+int ha_pbxt::open_cursor() noexcept {
+  if (int error = use_share(table)) return error;
+  pbxt_status status = pbxt_cursor_open(open_table_->core(), &cursor_);
   if (status == PBXT_OK) status = pbxt_cursor_judge(cursor_, judge_entry, this);
   return to_ha_error(status, ha_thd());
 }
@@ -134,6 +139,7 @@ void ha_pbxt::close_cursor() {
     if (key_maker_) pbxt_cursor_close(key_maker_);
     key_maker_ = nullptr;
   }
+  end_probe();
   open_table_.reset();
 }
 

@@ -150,6 +150,7 @@ class ha_pbxt final : public handler {
   enum class Pending : uint8_t { kNothing, kScan, kIndex };
 
   TableShare* shared();
+  int use_share(const TABLE* of);
   int open_cursor() noexcept;
   void close_cursor();
   int use_current_generation();
@@ -167,13 +168,22 @@ class ha_pbxt final : public handler {
     return binding_.lock_mode != PBXT_LOCK_NONE || binding_.for_write || reads_newest_;
   }
   bool skips_rows_it_cannot_change() const;
+  bool looks_up_itself() const;
+  bool is_asked_for_overlap(const uchar* record) const;
   bool checks_uniqueness(uint index) const;
   bool has_checked_keys() const;
   bool looks_written_rows_up() const;
   int store_looked_up(const uchar* old_record, const uchar* record);
-  int find_taken();
-  int find_value(const KEY& key, uint64_t stored, bool* is_taken);
-  int find_overlap(const KEY& key, uint64_t stored, bool* is_taken);
+  int find_taken(const uchar* old_record);
+  int find_value(uint index, uint64_t* other);
+  int find_overlap(uint index, uint64_t* other);
+  int find_overlap_in(ha_pbxt* part, uint index, uint64_t* other);
+  bool is_this_row(const ha_pbxt& part, const KEY& key, const uchar* record) const;
+  int begin_probe(const ha_pbxt& of, uint index);
+  int finish_probe(pbxt_status status);
+  void end_probe();
+  uchar* probed_record() const;
+  std::string name_of_part(const ha_pbxt& part) const;
 
   bool must_check_foreign_keys(THD* thd) const;
   void append_violation(String* buffer);
@@ -271,6 +281,7 @@ class ha_pbxt final : public handler {
   std::shared_ptr<OpenTable> open_table_;
   pbxt_cursor* cursor_ = nullptr;
   pbxt_cursor* key_maker_ = nullptr; /* reads nothing: makes keys while the other is being read */
+  pbxt_cursor* probe_ = nullptr;     /* looks for rows in the way of one that was written */
   /* The entry that a filter is asked about; 0: none is. */
   uint64_t filtered_row_ = 0;
   const uchar* filtered_record_ = nullptr;

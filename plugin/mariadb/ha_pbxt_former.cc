@@ -118,7 +118,7 @@ int ha_pbxt::store_and_keep(const uchar* old_record, uint64_t own) {
   if (int error = fail(pbxt_row_hold(session_->core()))) return error;
   int error = store_version(old_record, stamped_.data());
   bool is_looked_up = !(ha_table_flags() & HA_CHECK_UNIQUE_AFTER_WRITE) && looks_written_rows_up();
-  if (!error && is_looked_up) error = find_taken();
+  if (!error && is_looked_up) error = find_taken(old_record);
   if (!error) error = stamp(old_record, table->vers_start_id(old_record), own);
   if (!error) {
     pbxt_status status = pbxt_insert_beside(cursor_, stamped_.data());

@@ -333,6 +333,7 @@ int ha_pbxt::seek(uchar* record, const uchar* key, uint parts, pbxt_seek mode) {
 
 int ha_pbxt::index_read_map(uchar* record, const uchar* key, key_part_map map, ha_rkey_function mode) {
   if (!key) return index_first(record);
+  if (unlikely(is_asked_for_overlap(record))) return HA_ERR_KEY_NOT_FOUND;
   pbxt_seek how;
   if (!seek_mode(mode, &how)) return HA_ERR_UNSUPPORTED;
   uint parts = parts_in(active_index, map);
