@@ -77,6 +77,21 @@ def test_replace_deletes_every_row_in_its_way(twin):
     twin.same_table("t")
 
 
+@pytest.mark.parametrize("column", ["TEXT", "LONGBLOB", "VARCHAR(12000)", "TEXT, c TEXT DEFAULT REPEAT('c', 9000)"])
+def test_replace_by_the_same_row_changes_nothing(twin, column):
+    twin.ok(f"CREATE TABLE t (n INT PRIMARY KEY, v {column}) ENGINE={{engine}} CHARACTER SET latin1")
+    for bytes_of_value in (10, 8191, 8192, 12000):
+        for letter, affected in (("a", 1), ("a", 1), ("b", 2), ("b", 1)):
+            statement = f"REPLACE INTO t (n, v) VALUES ({bytes_of_value}, CONCAT(REPEAT('x', {bytes_of_value - 1}), '{letter}'))"
+            assert twin.ok(statement).affected == affected
+        twin.ok(f"INSERT INTO t (n, v) VALUES ({bytes_of_value}, '') ON DUPLICATE KEY UPDATE v = CONCAT(REPEAT('x', {bytes_of_value - 1}), 'b')")
+        twin.ok(f"UPDATE t SET v = CONCAT(REPEAT('x', {bytes_of_value - 1}), 'b')")
+    twin.ok("BEGIN")
+    twin.ok("REPLACE INTO t (n, v) SELECT n, v FROM t WHERE n > 8000")
+    twin.ok("ROLLBACK")
+    twin.same_table("t")
+
+
 def test_on_duplicate_key_update_sees_the_rows_of_its_own_statement(twin):
     twin.ok("CREATE TABLE t (n INT PRIMARY KEY, u INT UNIQUE, v INT) ENGINE={engine}")
     twin.ok("INSERT INTO t VALUES (1,1,0),(1,1,0),(1,2,0) ON DUPLICATE KEY UPDATE v = v + 1")

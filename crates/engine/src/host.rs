@@ -20,7 +20,6 @@ pub use crate::version::Admission;
 use crate::version::{RowVersion, Show};
 use crate::write::{NewVersion, Terms, Updated};
 use pbxt_base::RowId;
-use pbxt_base::checksum::xxh3;
 use pbxt_base::limits::{BLOB_BYTES_MIN, PAYLOAD_BYTES_MAX};
 use pbxt_rows::{
     BlobRef, ColumnSet, External, HostKind, HostLayout, HostRecord, KeyEncoding, KeyMaker, KeyPart, KeySpec,
@@ -45,7 +44,7 @@ use foreign::Foreign;
 pub use index::{HostBound, HostIndex, HostRange};
 pub use judge::EntryJudge;
 use judge::Judging;
-use values::{Met, RowValues};
+use values::RowValues;
 
 /// Gives collation weights; the host's, or none.
 pub type SharedWeigher = Arc<dyn Weigher + Send + Sync>;
@@ -686,7 +685,7 @@ impl HostCursor {
     ) -> Result<Updated> {
         self.host
             .update_keys(old, new, &mut self.keys, &mut self.scratch)?;
-        let mut shared = self.unchanged(row, new)?;
+        let mut shared = self.values.unchanged(&self.host, row, old, new)?;
         loop {
             self.host.encode(session, new, &shared, &mut self.payload)?;
             let version = NewVersion {
@@ -703,25 +702,6 @@ impl HostCursor {
                 updated => return Ok(updated),
             }
         }
-    }
-
-    /// The large values that `new` still has of `row` as it was last read. The place alone proves nothing: a host may have changed
-    /// a value where it stands, so its bytes are asked too.
-    fn unchanged(&self, row: RowId, new: HostRecord<'_>) -> Result<Vec<External>> {
-        if self.values.of(row).is_empty() {
-            return Ok(Vec::new());
-        }
-        let large = self.host.codec.plan(new, self.host.limits)?;
-        let is_there = |met: &&Met| {
-            large.iter().any(|value| {
-                value.column == met.external.column
-                    && value.value.as_ptr().addr() == met.address
-                    && value.value.len() as u64 == met.external.blob.len
-                    && xxh3(value.value) == met.external.blob.hash
-            })
-        };
-        let same = self.values.of(row).iter().filter(is_there);
-        Ok(same.map(|met| met.external).collect())
     }
 
     /// Deletes the row `row`.

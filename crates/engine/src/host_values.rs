@@ -1,13 +1,17 @@
 //! Host values: large values of the row last read, to which the host's record points.
 //!
 //! Why it exists: an update of other columns leaves a large value where it is. The host copies records with their pointers, so a
-//! value that a new record has at the address where it was read, with the same bytes, needs no second copy on disk.
+//! value that a new record has at the address where it was read, with the same bytes, needs no second copy on disk. Nor does one that
+//! a statement brings along and that the row had already, as a REPLACE by the same row does.
 //! Rules: S28 who writes the row checks that the version beneath names what is shared.
 //! Latches and I/O: reads blob segments.
 
+use super::HostTable;
+use crate::error::Result;
 use crate::stored_values::stored;
 use pbxt_base::RowId;
-use pbxt_rows::{BlobRef, BlobSink, External, InlineArena};
+use pbxt_base::checksum::xxh3;
+use pbxt_rows::{BlobRef, BlobSink, External, HostRecord, InlineArena};
 use pbxt_segment::BlobStore;
 use std::sync::Arc;
 
@@ -45,20 +49,47 @@ impl RowValues {
         self.row = row;
     }
 
-    /// Those of `row` are read next, and the ones before are forgotten. Where records have no pointers, whatever left a row is copied into
-    /// the record, and nothing is shared.
+    /// Those of `row` are read next, and the ones before are forgotten. Where records have no pointers, there is nothing to forget of
+    /// most rows: what left a row is copied into the record.
     #[inline]
     pub(super) fn turn_to(&mut self, row: RowId, has_pointers: bool) {
-        if has_pointers {
+        if has_pointers || !self.met.is_empty() {
             self.begin(row);
-        } else if !self.met.is_empty() {
-            self.begin(RowId::new(0));
+        } else {
+            self.row = row;
         }
     }
 
     /// The large values of `row`, if it was the row last read.
     pub(super) fn of(&self, row: RowId) -> &[Met] {
         if self.row == row { &self.met } else { &[] }
+    }
+
+    /// The large values that `new` still has of `row` as it was last read, and `old` has it. The place alone proves nothing: a host
+    /// may have changed a value where it stands, so its bytes are asked too. Nor does the hash alone: of a value at another place
+    /// the bytes are compared with those of `old`.
+    pub(super) fn unchanged(
+        &self,
+        host: &HostTable,
+        row: RowId,
+        old: HostRecord<'_>,
+        new: HostRecord<'_>,
+    ) -> Result<Vec<External>> {
+        if self.of(row).is_empty() {
+            return Ok(Vec::new());
+        }
+        let before = host.codec.plan(old, host.limits)?;
+        let large = host.codec.plan(new, host.limits)?;
+        let is_there = |met: &&Met| {
+            large.iter().any(|value| {
+                value.column == met.external.column
+                    && value.value.len() as u64 == met.external.blob.len
+                    && (value.value.as_ptr().addr() == met.address || before.contains(value))
+                    && xxh3(value.value) == met.external.blob.hash
+            })
+        };
+        let same = self.of(row).iter().filter(is_there);
+        Ok(same.map(|met| met.external).collect())
     }
 }
 

@@ -252,3 +252,30 @@ fn a_value_changed_where_it_stands_is_stored_again() {
     expected[1000] = 8;
     assert!(value_of(&read(&mut cursor, &mut session, false)) == expected);
 }
+
+#[test]
+fn a_value_that_is_brought_along_once_more_is_not_stored_again() {
+    let db = common::open(&SimDisk::new());
+    let value = vec![7; 300_000];
+    let (_table, mut cursor, mut session) = filled(&db, &value);
+    let written = db.blobs().bytes_written();
+    let mut update = |cursor: &mut HostCursor, number, value: &[u8]| {
+        let old = read(cursor, &mut session, true);
+        let new = record(number, value);
+        let row = cursor.row();
+        let updated = cursor.update(&mut session, row, host_record(&old), host_record(&new));
+        session.commit().expect("committed");
+        updated.expect("updated")
+    };
+    assert!(
+        !update(&mut cursor, 1, &value.clone()),
+        "S28: the row is as it was"
+    );
+    assert!(update(&mut cursor, 2, &value.clone()), "another number");
+    assert_eq!(db.blobs().bytes_written(), written, "S28: nothing of the value");
+    let mut other = value;
+    other[299_999] = 8;
+    assert!(update(&mut cursor, 2, &other), "S28: as long, and another value");
+    assert!(db.blobs().bytes_written() > written + 300_000, "it is stored");
+    assert!(value_of(&read(&mut cursor, &mut session, false)) == other);
+}
