@@ -380,9 +380,19 @@ bool ha_pbxt::numbers_will_do(uint flag) {
   return true;
 }
 
+/* When a table is opened the server asks its parts how many rows they have, and goes on to the next part for
+ * history if one has reached the limit: what the running transaction has put there counts too. */
+uint64_t ha_pbxt::rows_of_own_part() const {
+  uint64_t rows = pbxt_rows_estimate(open_table_->core());
+  Session* session = Session::find(ha_thd());
+  int64_t own = session ? pbxt_rows_of_own(open_table_->core(), session->core()) : 0;
+  return own < 0 && rows < static_cast<uint64_t>(-own) ? 0 : rows + own;
+}
+
 void ha_pbxt::read_table_size(uint flag) {
   pbxt_table_info size{};
   if (pbxt_get_table_info(open_table_->core(), &size) != PBXT_OK) return;
+  if ((flag & HA_STATUS_OPEN) && table->part_info) size.rows_estimate = rows_of_own_part();
   bool is_shown = flag & (HA_STATUS_TIME | HA_STATUS_OPEN);  // SHOW gets the true number
   stats.records = is_shown ? size.rows_estimate : rows_for_optimizer(size.rows_estimate);
   stats.data_file_length = size.data_bytes;

@@ -193,6 +193,7 @@ class ha_pbxt final : public handler {
   std::string values_of(const std::string& constraint) const;
 
   bool numbers_will_do(uint flag);
+  uint64_t rows_of_own_part() const;
   void read_table_size(uint flag);
   void read_key_statistics();
 

@@ -116,6 +116,43 @@ def test_periods_are_cut_and_kept_apart(twin):
     twin.same_table("t")
 
 
+@pytest.mark.parametrize("ends", [[], ["COMMIT"], ["ROLLBACK"], ["SAVEPOINT a", "ROLLBACK TO a", "COMMIT"]])
+def test_history_goes_to_the_next_part_when_one_has_reached_its_limit(twin, ends):
+    """Also within a transaction, whose own rows count."""
+    twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT) ENGINE={engine} WITH SYSTEM VERSIONING PARTITION BY SYSTEM_TIME LIMIT 3 PARTITIONS 5")
+    twin.ok("INSERT INTO t VALUES (1, 1), (2, 2)")
+    sizes = "SELECT " + ", ".join(f"(SELECT COUNT(*) FROM t PARTITION ({part}))" for part in ("p0", "p1", "p2", "p3", "pn"))
+    for round_number in range(4):
+        if ends:
+            twin.ok("BEGIN")
+        twin.ok("UPDATE t SET v = v + 1")
+        twin.same(sizes)
+        twin.ok("UPDATE t SET v = v + 1 WHERE n = 1")
+        twin.same(sizes)
+        for end in ends:
+            twin.ok(end)
+            if end.startswith("SAVEPOINT"):
+                twin.ok("UPDATE t SET v = v + 1")
+                twin.ok("DELETE FROM t WHERE n = 2")
+                twin.same(sizes)
+        twin.ok(f"INSERT INTO t VALUES ({round_number + 10}, 1)")
+        twin.same(sizes)
+    twin.same("SELECT n, v FROM t FOR SYSTEM_TIME ALL")
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_parts_for_history_are_added_within_a_transaction(twin, end):
+    twin.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT) ENGINE={engine} WITH SYSTEM VERSIONING PARTITION BY SYSTEM_TIME LIMIT 3 AUTO")
+    twin.ok("INSERT INTO t VALUES (1, 1), (2, 2)")
+    twin.ok("BEGIN")
+    for _ in range(5):
+        twin.ok("UPDATE t SET v = v + 1")
+    twin.ok(end)
+    twin.ok("UPDATE t SET v = v + 1")
+    for part in ("p0", "p1", "p2", "pn"):
+        twin.same(f"SELECT n, v FROM t PARTITION ({part})")
+
+
 def test_history_can_be_partitioned_and_deleted(twin):
     twin.ok(
         "CREATE TABLE t (n INT PRIMARY KEY, v INT) ENGINE={engine} WITH SYSTEM VERSIONING PARTITION BY SYSTEM_TIME"

@@ -559,6 +559,8 @@ typedef struct pbxt_table_info {
 } pbxt_table_info;
 pbxt_status pbxt_get_table_info(pbxt_table* table, pbxt_table_info* out);
 uint64_t pbxt_rows_estimate(pbxt_table* table); /* that of pbxt_table_info alone: one load */
+/* How many rows more, or fewer, it will be when the running transaction commits. */
+int64_t pbxt_rows_of_own(pbxt_table* table, pbxt_session* session);
 /* Rows per distinct value for each prefix of 1..parts parts, at least 1, estimated from samples
    (pbxt_statistics.h). `out` has room for `parts` initialized numbers. */
 pbxt_status pbxt_rows_per_key(pbxt_table* table, uint32_t index, uint64_t* out, uint32_t parts);

@@ -269,6 +269,18 @@ pub unsafe extern "C" fn pbxt_rows_estimate(handle: *mut PbxtTable) -> u64 {
 
 /// See the header.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_rows_of_own(handle: *mut PbxtTable, session_handle: *mut PbxtSession) -> i64 {
+    value(0, || {
+        // SAFETY: valid handles.
+        match unsafe { (table(handle), session(session_handle)) } {
+            (Ok(table), Ok(session)) => session.own_rows(table.host.table()),
+            _ => 0,
+        }
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_rows_per_key(
     handle: *mut PbxtTable,
     index: u32,

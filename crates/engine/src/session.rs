@@ -504,11 +504,16 @@ impl Session {
 
     /// By how much the rows this transaction sees in `table` differ from those of its snapshot.
     pub fn row_delta(&self, table: &Table) -> i64 {
-        self.work
-            .tables
-            .iter()
-            .find(|work| work.table.id == table.id)
-            .map_or(0, |work| work.rows + work.unseen)
+        self.work_on(table).map_or(0, |work| work.rows + work.unseen)
+    }
+
+    /// By how much this transaction changes the number of committed rows of `table` if it commits.
+    pub fn own_rows(&self, table: &Table) -> i64 {
+        self.work_on(table).map_or(0, |work| work.rows)
+    }
+
+    fn work_on(&self, table: &Table) -> Option<&TableWork> {
+        self.work.tables.iter().find(|work| work.table.id == table.id)
     }
 
     /// True if the transaction has removed rows of the table.
