@@ -3,7 +3,8 @@
 //! Why it exists: a segment says by itself which database, class and place it belongs to, so a file of another database
 //! or of an earlier life is never read by mistake.
 //! Format: docs/format.md#segment-header.
-//! Rules: F7 written once, before the first byte of the body; every field is checked when the segment is opened.
+//! Rules: F7 written once, before the first byte of the body; every field is checked when the segment is opened. F12 the checksum comes
+//! before the version: no header that is damaged is taken for one of another version.
 //! D7 previous segment, cut and checksum say where the log was cut by the recovery that began this segment.
 
 use crate::names::SegmentClass;
@@ -90,14 +91,6 @@ impl SegmentHeader {
                 format!("{:016x}", get_u64(bytes, 0)),
             ));
         }
-        let version = get_u32(bytes, 8);
-        if version != FORMAT_VERSION {
-            return Err(Error::WrongVersion {
-                file: file.to_owned(),
-                found: version,
-                expected: FORMAT_VERSION,
-            });
-        }
         let (crc, stored) = (checksum::crc32c(MAGIC, &bytes[..CRC_AT]), get_u32(bytes, CRC_AT));
         if crc != stored {
             return Err(damaged(
@@ -105,6 +98,14 @@ impl SegmentHeader {
                 &format!("header checksum {crc:08x}"),
                 format!("{stored:08x}"),
             ));
+        }
+        let version = get_u32(bytes, 8);
+        if version != FORMAT_VERSION {
+            return Err(Error::WrongVersion {
+                file: file.to_owned(),
+                found: version,
+                expected: FORMAT_VERSION,
+            });
         }
         if get_u32(bytes, 80) != 0 {
             let found = format!("key {}: the segment is encrypted", get_u32(bytes, 80));
@@ -197,6 +198,23 @@ mod tests {
             .expect_err("refused")
             .to_string();
         assert!(message.contains("key 3: the segment is encrypted"), "{message}");
+    }
+
+    #[test]
+    fn another_version_is_told_only_of_a_whole_header() {
+        let mut bytes = sample().encode();
+        put_u32(&mut bytes, 8, 2);
+        assert!(
+            matches!(SegmentHeader::decode(&bytes, "f"), Err(Error::Corrupt { .. })),
+            "F12: nobody wrote it so"
+        );
+        let crc = checksum::crc32c(MAGIC, &bytes[..CRC_AT]);
+        put_u32(&mut bytes, CRC_AT, crc);
+        let refused = SegmentHeader::decode(&bytes, "f");
+        assert!(
+            matches!(refused, Err(Error::WrongVersion { found: 2, .. })),
+            "F12: {refused:?}"
+        );
     }
 
     #[test]

@@ -276,14 +276,7 @@ fn decode_header(bytes: &[u8], file: &str) -> Result<(u64, usize)> {
             "other bytes".into(),
         ));
     };
-    let version = get_u32(header, 8);
-    if version != FORMAT_VERSION {
-        return Err(Error::WrongVersion {
-            file: file.to_owned(),
-            found: version,
-            expected: FORMAT_VERSION,
-        });
-    }
+    // F12: before the version, which no damage is to be taken for.
     let (crc, stored) = (
         checksum::crc32c(MAGIC, &header[..CRC_AT]),
         get_u32(header, CRC_AT),
@@ -294,6 +287,14 @@ fn decode_header(bytes: &[u8], file: &str) -> Result<(u64, usize)> {
             format!("header checksum {crc:08x}"),
             format!("{stored:08x}"),
         ));
+    }
+    let version = get_u32(header, 8);
+    if version != FORMAT_VERSION {
+        return Err(Error::WrongVersion {
+            file: file.to_owned(),
+            found: version,
+            expected: FORMAT_VERSION,
+        });
     }
     let (generation, image_bytes) = (get_u64(header, 32), get_u32(header, 12) as usize);
     let image = bytes.get(HEADER_BYTES..image_bytes).unwrap_or_default();

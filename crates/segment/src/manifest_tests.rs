@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::manifest_file::{decode, encode_image};
-use pbxt_base::Lsn;
+use pbxt_base::codec::{get_u32, get_u64};
+use pbxt_base::{Lsn, checksum};
 use pbxt_io::DiskLock;
 use pbxt_testkit::{Fault, SimDisk, Sweep};
 use std::io;
@@ -188,11 +189,26 @@ fn a_file_cut_short_in_its_image_is_refused() {
 #[test]
 fn a_file_of_another_format_version_is_refused_by_name() {
     let (disk, _) = with_three_records();
+    let message = || open(&disk).expect_err("refused").to_string();
     disk.flip_bit(NAMES[1], 8, 3).expect("a flip");
-    let message = open(&disk).expect_err("refused").to_string();
     assert!(
-        message.contains("'pbxt.manifest.b' has format version 9"),
-        "{message}"
+        message().contains("is damaged at offset 60"),
+        "F12: {}",
+        message()
+    );
+    let header = disk.content(NAMES[1]).expect("the file is there");
+    let crc = checksum::crc32c(get_u64(&header, 0), &header[..60]);
+    for bit in 0..32 {
+        let stored = get_u32(&header, 60);
+        if (crc ^ stored) >> bit & 1 == 1 {
+            disk.flip_bit(NAMES[1], 60 + bit / 8, (bit % 8) as u32)
+                .expect("a flip");
+        }
+    }
+    assert!(
+        message().contains("'pbxt.manifest.b' has format version 9"),
+        "F12: {}",
+        message()
     );
 }
 
@@ -205,7 +221,7 @@ fn a_record_of_a_later_version_is_refused() {
         disk.open(NAMES[1], true).expect("the file"),
     );
     let mut body = vec![99, 1, 2];
-    let crc = pbxt_base::checksum::crc32c((1 << 32) ^ end, &body);
+    let crc = checksum::crc32c((1 << 32) ^ end, &body);
     let mut bytes = [3_u32.to_le_bytes(), crc.to_le_bytes()].concat();
     bytes.append(&mut body);
     file.write_at(&bytes, end).expect("written");

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{SEGMENT_BYTES, begin, first_lsn, mode, names, open, overwrite, write_sealed};
-use pbxt_base::{Error, Lsn, SegmentId};
+use pbxt_base::{Error, Lsn, SegmentId, checksum, codec};
 use pbxt_io::{Disk, OsDisk};
 use pbxt_segment::{BlobStore, OpenMode, SegmentClass, SegmentStore, StartState};
 use pbxt_testkit::{Fault, SimDisk};
@@ -121,18 +121,47 @@ fn a_creation_cut_short_is_made_anew_and_a_damaged_manifest_with_segments_is_not
     );
 }
 
+/// Names of files, and how long their headers are.
+const HEADERS: [(&str, usize); 2] = [("pbxt.manifest.b", 64), ("hot-00000001.seg", 4096)];
+
+/// Gives the file the header that another version of the engine would have written.
+fn set_version(disk: &SimDisk, name: &str, bytes: usize, version: u32) {
+    let mut header = disk.content(name).expect("the file is there");
+    header.truncate(bytes);
+    codec::put_u32(&mut header, 8, version);
+    let crc = checksum::crc32c(codec::get_u64(&header, 0), &header[..bytes - 4]);
+    codec::put_u32(&mut header, bytes - 4, crc);
+    overwrite(disk, name, 0, &header);
+}
+
 #[test]
 fn a_newer_format_is_refused_with_both_versions() {
-    for name in ["pbxt.manifest.b", "hot-00000001.seg"] {
+    for (name, bytes) in HEADERS {
         let disk = with_sealed_segment();
-        overwrite(&disk, name, 8, &[7, 0, 0, 0]);
+        set_version(&disk, name, bytes, 7);
         let refused = refusal(&disk);
         assert!(
             refused.contains(&format!(
                 "'{name}' has format version 7, this program reads version 1"
             )),
-            "{refused}"
+            "F12: {refused}"
         );
+    }
+}
+
+#[test]
+fn a_flipped_bit_of_a_version_is_damage_and_no_other_version() {
+    for (name, _) in HEADERS {
+        for bit in 0..32 {
+            let disk = with_sealed_segment();
+            disk.flip_bit(name, 8 + bit / 8, (bit % 8) as u32)
+                .expect("a flip");
+            let refused = refusal(&disk);
+            assert!(
+                refused.contains(&format!("'{name}' is damaged")) && refused.contains("checksum"),
+                "F12, bit {bit}: {refused}"
+            );
+        }
     }
 }
 
