@@ -154,8 +154,8 @@ KEYED_ROWS = "SELECT COUNT(*), SUM(n), SUM(CRC32(v)) FROM d.k IGNORE INDEX (v)"
 
 
 @pytest.fixture
-def damaged_server(own_server):
-    """A server with table d.k, of whose index on v one block on disk is damaged, and the digest of the rows."""
+def keyed_server(own_server):
+    """A stopped server with table d.k, the digest of its rows, and the place of an entry of its index on v: file and offset."""
     server = own_server()
     session = Session(server, None, "PBXT")
     session.ok("CREATE DATABASE d")
@@ -168,7 +168,14 @@ def damaged_server(own_server):
     session.close()
     folder = server.engine_dir()
     server.stop()
-    flip(*find_any(files(folder, "meta-"), marks))
+    return server, keyed, find_any(files(folder, "meta-"), marks)
+
+
+@pytest.fixture
+def damaged_server(keyed_server):
+    """That server with a damaged block of the index on v, and the digest."""
+    server, keyed, place = keyed_server
+    flip(*place)
     server.start()
     return server, keyed
 
@@ -221,6 +228,30 @@ def test_repair_makes_a_damaged_index_anew_from_the_rows(damaged_index):
     assert session.value("SELECT n FROM d.k FORCE INDEX (v) WHERE v = CONCAT('MARK', UNHEX(SHA1(77)))") == 77
     assert session.affected("UPDATE d.k SET v = 'changed' WHERE n < 10") == 9
     assert session.value("SELECT COUNT(*) FROM d.k FORCE INDEX (v) WHERE v = 'changed'") == 9
+
+
+@pytest.mark.parametrize("part", ["header", "version", "directory", "tail"])
+def test_an_index_whose_file_cannot_be_opened_is_set_aside_until_it_is_repaired(keyed_server, part):
+    server, keyed, (path, _) = keyed_server
+    size = path.stat().st_size
+    flip(path, {"header": 1000, "version": 8, "directory": size - 60, "tail": size - 10}[part])
+    mark = server.log_size()
+    server.start()
+    told = [line for line in server.log_text(mark).splitlines() if "index 'v' of table './d/k' is set aside" in line]
+    assert len(told) == 1 and path.name in told[0] and "REPAIR TABLE" in told[0] and "[ERROR] PBXT" in told[0], told
+    session = Session(server, None, "PBXT")
+    error = session.run(KEYS).error
+    assert error and error[0] == 1296 and path.name in error[1], error
+    assert session.rows(KEYED_ROWS) == keyed, "rows are read without the index"
+    assert session.rows("CHECK TABLE d.k")[-1][3] == "Corrupt"
+    answer = session.rows("REPAIR TABLE d.k")
+    assert answer[-1][2:] == ("status", "OK"), answer
+    assert session.rows("CHECK TABLE d.k EXTENDED")[-1][3] == "OK"
+    assert session.rows(KEYS) == [keyed[0][:2]]
+    session.close()
+    mark = server.log_size()
+    server.restart()
+    assert "set aside" not in server.log_text(mark)
 
 
 @pytest.mark.parametrize("statement", ["REPAIR TABLE d.k QUICK", "REPAIR TABLE d.k USE_FRM", "ALTER TABLE d.k FORCE"])

@@ -21,6 +21,7 @@ use crate::pacing::Upkeep;
 use crate::pieces::PiecesInFlight;
 use crate::prepared::PreparedSet;
 use crate::recovery;
+use crate::recovery_image::Pieces;
 use crate::scrub::Scrub;
 use crate::session::TableWork;
 use crate::snapshot_age::SnapshotAges;
@@ -259,7 +260,7 @@ impl Database {
         db.maintenance.note_opened(found.start, quiet_at);
         let loads = found.loads.into_iter();
         loads.for_each(|record| db.maintenance.note_load(Lsn::new(0), record));
-        db.note_recovery(started, found.records, found.bytes);
+        db.note_recovery(started, (found.records, found.bytes), &found.pieces);
         if options.background {
             db.start_background()?;
         }
@@ -273,7 +274,9 @@ impl Database {
         self.start_scrub()
     }
 
-    fn note_recovery(&self, started_millis: u64, records: u64, bytes: u64) {
+    /// Counts what an opening has read, and tells what it went on without.
+    fn note_recovery(&self, started_millis: u64, (records, bytes): (u64, u64), pieces: &Pieces) {
+        self.tell_of_aside(pieces);
         let took = self.clock.now_millis() - started_millis;
         self.counters.recovery_micros.add(took * 1000);
         self.counters.recovery_records.add(records);

@@ -154,6 +154,7 @@ mod locking;
 mod maintenance;
 mod memory_use;
 mod noting;
+mod opening;
 mod optimize;
 mod overtake;
 mod pacing;

@@ -1,7 +1,8 @@
 //! Image recovery: makes tables of the newest checkpoint's image, and opens the pieces that image and log name.
 //!
 //! Why it exists: everything below the image's LSN comes from here; the log below it may be gone.
-//! Rules: D20 what the tail says wins. D22 each piece file is opened once, and is there: a missing one is damage. D23 a run
+//! Rules: D20 what the tail says wins. D22 each piece file is opened once, and is there: a missing one is damage. D39 one of
+//! index entries that is there and damaged is stood in for. D23 a run
 //! that a load named in the tail is added unless the image has it already; its row ids are in no other run, so it goes to
 //! the bottom. D36 what an item says is believed only if it can be: it has its place, nobody else says it, and it agrees with
 //! manifest, log and piece files. D24 files that nobody names go, after the tail was read and made durable.
@@ -24,7 +25,7 @@ use pbxt_base::limits::XID_BYTES_MAX;
 use pbxt_base::{CommitTs, Error as StorageError, IndexId, Lsn, RowId, SegmentId, TableId, TxnId};
 use pbxt_index::{IndexParts, Run, RunPiece};
 use pbxt_rowmap::ROW_MAX;
-use pbxt_segment::{Checkpoint, PieceFile, SegmentClass, SegmentStore};
+use pbxt_segment::{Checkpoint, DamagedPiece, MaybePiece, PieceFile, SegmentClass, SegmentStore};
 use pbxt_txn::{EndedAs, Stamp, TxnTableImage};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -421,12 +422,25 @@ fn install_runs(index: &Index, runs: Vec<Arc<Run>>) {
     });
 }
 
+/// The stamp of a run. A checkpoint may have taken that of a load's record for it, when none of its files could be read; now they can.
+fn tag_of(named: Option<(TxnId, Lsn)>, sound: &[Option<Arc<RunPiece>>]) -> Option<(TxnId, Lsn)> {
+    let own = sound.iter().flatten().next().and_then(|piece| piece.tag());
+    match (named, own) {
+        (Some((txn, lsn)), Some(own)) if own.0 == txn && own.1 < lsn => Some(own),
+        _ => named,
+    }
+}
+
 /// Piece files that image and tail name, each opened once (rule D22).
 pub(crate) struct Pieces {
     store: Arc<SegmentStore>,
     /// Transactions whose stamps the image's runs have.
     pub stamps: BTreeSet<TxnId>,
     files: HashMap<(SegmentClass, SegmentId), Arc<PieceFile>>,
+    /// Files of index entries that are there and damaged.
+    damaged: HashMap<SegmentId, DamagedPiece>,
+    /// Indexes with entries in those (rule D39), each once a file.
+    aside: BTreeSet<(IndexId, SegmentId)>,
     /// Sections that runs have.
     taken: HashSet<(SegmentClass, SegmentId, u32)>,
 }
@@ -437,6 +451,8 @@ impl Pieces {
             store: Arc::clone(store),
             stamps: BTreeSet::new(),
             files: HashMap::new(),
+            damaged: HashMap::new(),
+            aside: BTreeSet::new(),
             taken: HashSet::new(),
         }
     }
@@ -451,23 +467,46 @@ impl Pieces {
         Ok(file)
     }
 
-    /// A file for the next piece of a run; no other run has that.
-    fn piece_file(&mut self, class: SegmentClass, id: SegmentId, section: u32) -> Result<Arc<PieceFile>> {
-        let file = self.file(class, id)?;
-        if !self.taken.insert((class, id, section)) {
-            return Err(damage(
-                "a piece that no other run has",
-                format!("section {section} of '{}'", file.name()),
-            ));
+    /// A file of index entries; none if it is damaged (rule D39).
+    fn index_file(&mut self, id: SegmentId) -> Result<Option<Arc<PieceFile>>> {
+        let class = SegmentClass::Meta;
+        if let Some(file) = self.files.get(&(class, id)) {
+            return Ok(Some(Arc::clone(file)));
         }
-        Ok(file)
+        if self.damaged.contains_key(&id) {
+            return Ok(None);
+        }
+        let found = PieceFile::open_if_sound(&self.store, class, id)?;
+        self.store.bump_next_piece_id(class, id);
+        Ok(match found {
+            MaybePiece::Sound(file) => {
+                self.files.insert((class, id), Arc::clone(&file));
+                Some(file)
+            }
+            MaybePiece::Damaged(damaged) => {
+                self.damaged.insert(id, damaged);
+                None
+            }
+        })
+    }
+
+    /// A section for the next piece of a run; no other run has that.
+    fn take(&mut self, class: SegmentClass, id: SegmentId, section: u32) -> Result<()> {
+        if self.taken.insert((class, id, section)) {
+            return Ok(());
+        }
+        Err(damage(
+            "a piece that no other run has",
+            format!("section {section} of '{}'", self.store.name(class, id)),
+        ))
     }
 
     fn row_run(&mut self, table: TableId, run: &RunImage) -> Result<Arc<RowRun>> {
         self.stamps.insert(run.stamp.txn);
         let mut pieces: Vec<Arc<RowPiece>> = Vec::with_capacity(run.pieces.len());
         for &(id, section) in &run.pieces {
-            let file = self.piece_file(SegmentClass::Cold, id, section)?;
+            let file = self.file(SegmentClass::Cold, id)?;
+            self.take(SegmentClass::Cold, id, section)?;
             let piece = RowPiece::open(file, section)?;
             let found = piece.section();
             let is_next = pieces.last().is_none_or(|before| before.last < piece.first);
@@ -496,12 +535,31 @@ impl Pieces {
         references: &[(SegmentId, u32)],
     ) -> Result<Arc<Run>> {
         self.stamps.extend(tag.map(|(txn, _)| txn));
-        let mut pieces = Vec::with_capacity(references.len());
+        let mut sound = Vec::with_capacity(references.len());
         for &(id, section) in references {
-            let file = self.piece_file(SegmentClass::Meta, id, section)?;
-            pieces.push(RunPiece::open(file, section)?);
+            let file = self.index_file(id)?;
+            self.take(SegmentClass::Meta, id, section)?;
+            sound.push(file.map(|file| RunPiece::open(file, section)).transpose()?);
+        }
+        let tag = tag_of(tag, &sound);
+        let mut pieces: Vec<Arc<RunPiece>> = Vec::with_capacity(references.len());
+        for (at, &(id, section)) in references.iter().enumerate() {
+            if let Some(piece) = sound.get(at).and_then(Option::as_ref) {
+                pieces.push(Arc::clone(piece));
+            } else if let Some(damaged) = self.damaged.get(&id) {
+                let first = pieces.last().map_or(&[][..], |before| before.last_key());
+                let last = sound[at..].iter().flatten().next().map(|next| next.first_key());
+                pieces.push(RunPiece::stand_in(damaged, section, (index, tag), first, last)?);
+                self.aside.insert((index, id));
+            }
         }
         Ok(Arc::new(Run::new(index, tag, pieces)?))
+    }
+
+    /// Indexes that were set aside, and the damage of the file.
+    pub(crate) fn set_aside(&self) -> impl Iterator<Item = (IndexId, StorageError)> {
+        let found = self.aside.iter();
+        found.filter_map(|(index, id)| Some((*index, self.damaged.get(id)?.damage())))
     }
 
     /// Adds the runs of surviving loads of the tail (rule D23).
@@ -585,15 +643,29 @@ impl Pieces {
         if references.iter().any(|piece| known.contains(piece)) {
             return Ok(());
         }
-        let Some(&(first, section)) = references.first() else {
+        if references.is_empty() {
             return Ok(());
-        };
-        let tag = RunPiece::open(self.file(SegmentClass::Meta, first)?, section)?.tag();
+        }
+        let tag = self.tag_of_load(load, &references)?;
         // Which run is older decides nothing (X34); the last one is what the others are merged into, and this one must wait (D23).
         let mut runs = vec![self.index_run(load.index, tag, &references)?];
         runs.extend(parts.runs.iter().cloned());
         install_runs(index, runs);
         Ok(())
+    }
+
+    /// The stamp of a load's entries, which their files know. If none of them can be read, it is that of the record, which is not older.
+    fn tag_of_load(
+        &mut self,
+        load: &FoundLoad,
+        references: &[(SegmentId, u32)],
+    ) -> Result<Option<(TxnId, Lsn)>> {
+        for &(id, section) in references {
+            if let Some(file) = self.index_file(id)? {
+                return Ok(RunPiece::open(file, section)?.tag());
+            }
+        }
+        Ok((!load.is_build()).then_some((load.txn, load.lsn)))
     }
 
     /// Removes the piece files that neither image nor tail name (rule D24). Only once all that was read of the tail is durable: a DROP
@@ -602,7 +674,9 @@ impl Pieces {
         let image = self.store.checkpoint().map(|checkpoint| checkpoint.image);
         for class in [SegmentClass::Cold, SegmentClass::Meta] {
             let is_named = |id| {
-                self.files.contains_key(&(class, id)) || class == SegmentClass::Meta && image == Some(id)
+                let is_meta = class == SegmentClass::Meta;
+                let is_damaged = is_meta && self.damaged.contains_key(&id);
+                self.files.contains_key(&(class, id)) || is_damaged || is_meta && image == Some(id)
             };
             self.store.remove_orphans(class, &is_named)?;
         }

@@ -57,7 +57,7 @@ pub trait WaitObserver: Send + Sync + std::fmt::Debug {
     }
     /// A deadlock in words, if they are wanted (`Waits::print_deadlocks`).
     fn deadlock(&self, _text: &str) {}
-    /// Damage of a file that the scrubber met, in one line, for whoever runs the database (rule SC6).
+    /// Damage of a file that the scrubber met (rule SC6) or an opening went on without (D39), in one line, for whoever runs the database.
     fn damage(&self, _text: &str) {}
     /// Why background work could not be done, in one line, for whoever runs the database (rule S65).
     fn failure(&self, _text: &str) {}

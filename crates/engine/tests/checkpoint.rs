@@ -446,12 +446,12 @@ fn a_missing_or_damaged_image_or_piece_is_refused_by_name() {
         let why = refusal(&damaged);
         assert!(why.contains(&name) && why.contains("no such file"), "{why}");
         let damaged = disk.kill();
-        // Behind the header: the first block of an image; of runs only the directory is read at open.
-        let length = damaged.content(&name).expect("a file").len() as u64;
-        let offset = if name == image { 4096 + 20 } else { length - 70 };
-        damaged.flip_bit(&name, offset, 3).expect("flipped");
-        let why = refusal(&damaged);
-        assert!(why.contains(&name) && why.contains("is damaged"), "{why}");
+        if name == image {
+            // Behind the header: the first block. Of damaged runs rule D39 tells.
+            damaged.flip_bit(&name, 4096 + 20, 3).expect("flipped");
+            let why = refusal(&damaged);
+            assert!(why.contains(&name) && why.contains("is damaged"), "{why}");
+        }
     }
 }
 

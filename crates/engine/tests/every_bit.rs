@@ -5,8 +5,8 @@
 //! follows from arithmetic (`pbxt_sim::exhibit`). Each flip has a copy of the disk and an opening of its own, so none hides
 //! another one.
 //!
-//! `PBXT_FLIP_STRIDE=1` flips every bit; without it every `STRIDE`-th is. A failure names file, offset and bit, and
-//! `PBXT_FLIP=PlainClosed:hot-00000003.seg:4711:5` plays that one again.
+//! `PBXT_FLIP_STRIDE=1` flips every bit; without it every `STRIDE`-th is; `PBXT_FLIP_KIND='index runs'` only those of one kind of
+//! file. A failure names file, offset and bit, and `PBXT_FLIP=PlainClosed:hot-00000003.seg:4711:5` plays that one again.
 
 use pbxt::Database;
 use pbxt_base::limits::SECTOR_BYTES;
@@ -31,6 +31,8 @@ const SECOND_LIFE: u64 = 8;
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Manifest in force and superseded, log, large values, row pieces, index runs, image.
 const KINDS: usize = 7;
+/// The kind of which no flip may refuse an opening.
+const INDEX_RUNS: &str = "index runs";
 /// Wrong answers told in full.
 const TOLD: usize = 5;
 
@@ -168,11 +170,15 @@ impl Tally {
 /// The flips of a run, and a line for each kind of file.
 fn plan(exhibit: &Exhibit, stride: u64) -> (Vec<Flip>, Tally) {
     let (mut flips, mut tally) = (Vec::new(), Tally::default());
+    let only = std::env::var("PBXT_FLIP_KIND").ok();
     for (kind, file) in exhibit.kinds() {
         let bytes = exhibit.disk.content(&file).expect("readable");
         let line = tally.lines.entry(kind).or_default();
         line.files += 1;
         line.bytes += bytes.len() as u64;
+        if only.as_ref().is_some_and(|only| only != kind) {
+            continue;
+        }
         let written = bytes
             .iter()
             .rposition(|byte| *byte != 0)
@@ -197,7 +203,7 @@ fn examine(exhibit: &Exhibit, flip: &Flip, lives_on: bool) -> Seen {
         .expect("a byte of the file");
     let db = match open(exhibit, &disk) {
         Ok(db) => db,
-        Err(error) => return opening_refused(&error),
+        Err(error) => return opening_refused(flip, &error),
     };
     let seen = sum_up(&ask(&db, &exhibit.tables));
     let seen = match seen {
@@ -223,7 +229,11 @@ fn examine(exhibit: &Exhibit, flip: &Flip, lives_on: bool) -> Seen {
     }
 }
 
-fn opening_refused(error: &pbxt::Error) -> Seen {
+/// Entries of indexes can be made anew from rows, so no damage of theirs keeps the rest from opening (rule D39).
+fn opening_refused(flip: &Flip, error: &pbxt::Error) -> Seen {
+    if flip.kind == INDEX_RUNS {
+        return Seen::Wrong(format!("damage of index entries refuses all: {error}"));
+    }
     match refusal("open", error) {
         Answer::Detected(text) => Seen::Found(Finder::Opening, text),
         _ => Seen::Wrong(format!("refused without the name of a file: {error}")),

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use pbxt_base::codec::Reader;
 use pbxt_base::{Error, IndexId, Lsn, Result, SegmentId, TxnId};
 use pbxt_segment::{
-    BlockCache, BlockKey, BlockShelf, CachedBlock, PieceFile, Section, SegmentClass, SegmentStore, ShelfPlace,
+    BlockCache, BlockKey, BlockShelf, CachedBlock, DamagedPiece, PieceFile, Section, SegmentClass,
+    SegmentStore, ShelfPlace,
 };
 
+use crate::entry::KEY_BYTES_MAX;
 use crate::filter::{Filter, key_hash};
 use crate::run_block::RunBlock;
 use crate::seek::{SeekPos, Side};
@@ -27,6 +29,8 @@ pub(crate) const EXTRA_TAG: u8 = 1;
 pub(crate) const EXTRA_STAMPS: u8 = 2;
 pub(crate) const EXTRA_FILTER: u8 = 4;
 const EXTRA_KNOWN: u8 = 7;
+/// Bytes that an entry of a file may have whose entries cannot be counted.
+const ENTRY_BYTES_GUESSED: u64 = 16;
 
 impl CachedBlock for RunBlock {
     fn bytes(&self) -> usize {
@@ -46,7 +50,10 @@ impl CachedBlock for RunBlock {
 #[derive(Debug)]
 pub struct RunPiece {
     file: Arc<PieceFile>,
+    /// Place in `file`.
     section: u32,
+    /// Place in the file on disk: the same, unless it is a stand-in.
+    number: u32,
     tag: Option<(TxnId, Lsn)>,
     stamped: Option<(TxnId, TxnId)>,
     greatest_lsn: Lsn,
@@ -120,6 +127,7 @@ impl RunPiece {
         Ok(Arc::new(RunPiece {
             file,
             section,
+            number: section,
             tag,
             stamped,
             greatest_lsn,
@@ -129,9 +137,39 @@ impl RunPiece {
         }))
     }
 
+    /// Stands in for section number `section` of a file that is damaged: whoever reads it is told of that (rule D39). It may have any
+    /// key from the first to the last one, which those of the pieces beside it are, and stamps of all transactions and LSNs.
+    ///
+    /// # Errors
+    /// `TooLarge`, for keys beyond all limits.
+    pub fn stand_in(
+        damaged: &DamagedPiece,
+        section: u32,
+        (index, tag): (IndexId, Option<(TxnId, Lsn)>),
+        first: &[u8],
+        last: Option<&[u8]>,
+    ) -> Result<Arc<RunPiece>> {
+        let greatest = [u8::MAX; KEY_BYTES_MAX + 1];
+        let keys = (first, last.unwrap_or(&greatest));
+        // About, for estimates.
+        let entries = (damaged.file_bytes() / ENTRY_BYTES_GUESSED).clamp(1, u64::from(u32::MAX));
+        let owner = u64::from(index.raw());
+        Ok(Arc::new(RunPiece {
+            file: damaged.stand_in(owner, SECTION_INDEX_RUN, keys, entries as u32)?,
+            section: 0,
+            number: section,
+            tag,
+            stamped: tag.is_none().then_some((TxnId::new(1), TxnId::new(u64::MAX))),
+            greatest_lsn: Lsn::new(u64::MAX),
+            filter: None,
+            swept: Swept::default(),
+            shelf: BlockShelf::new(1),
+        }))
+    }
+
     /// File and section, for whoever has to name the piece.
     pub fn reference(&self) -> (SegmentId, u32) {
-        (self.file.id(), self.section)
+        (self.file.id(), self.number)
     }
 
     /// Index it belongs to.

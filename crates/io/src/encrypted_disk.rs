@@ -214,7 +214,12 @@ impl EncryptedDisk {
             return Ok(if known.is_some() { EXTRA_BYTES } else { 0 });
         }
         let file = self.inner.open(name, false)?;
-        Ok(self.known(name, &*file)?.map_or(0, |_| EXTRA_BYTES))
+        match self.known(name, &*file) {
+            Ok(known) => Ok(known.map_or(0, |_| EXTRA_BYTES)),
+            // It is encrypted; that its header is damaged concerns who reads it.
+            Err(Error::Corrupt { .. }) => Ok(EXTRA_BYTES),
+            Err(error) => Err(error),
+        }
     }
 }
 

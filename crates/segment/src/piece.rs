@@ -55,7 +55,7 @@ impl PieceFile {
         Self::open_file(store, class, id, store.open_past_cache(class, id)?)
     }
 
-    fn open_file(
+    pub(crate) fn open_file(
         store: &SegmentStore,
         class: SegmentClass,
         id: SegmentId,
@@ -80,13 +80,22 @@ impl PieceFile {
         file.read_at(&mut tail, tail_at)?;
         let tail = PieceTail::decode(&tail, &place(tail_at))?;
         let sections = read_directory(&*file, &tail, tail_at, &place(tail.directory_at))?;
-        Ok(Arc::new(Self {
+        Ok(Self::of_parts(file, (class, id), tail, sections))
+    }
+
+    pub(crate) fn of_parts(
+        file: Arc<dyn DiskFile>,
+        (class, id): (SegmentClass, SegmentId),
+        tail: PieceTail,
+        sections: Box<[Section]>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
             file,
             class,
             id,
             tail,
             sections,
-        }))
+        })
     }
 
     /// Number of the file.

@@ -79,7 +79,7 @@ impl SegmentStore {
         opened.map_err(|error| self.missing_piece(class, id, error))
     }
 
-    fn missing_piece(&self, class: SegmentClass, id: SegmentId, error: Error) -> Error {
+    pub(crate) fn missing_piece(&self, class: SegmentClass, id: SegmentId, error: Error) -> Error {
         if is_missing(&error) {
             self.damaged(
                 class,
