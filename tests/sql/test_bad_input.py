@@ -586,3 +586,41 @@ def test_a_read_only_directory_is_named(own_server, small_disk):
     assert session.value("SELECT COUNT(*) FROM d.t") == 2
     session.close()
     server.stop()
+
+
+def test_leftovers_are_told_and_files_of_others_are_left_alone(own_server):
+    server = own_server()
+    session = Session(server, None, "PBXT")
+    session.ok("CREATE DATABASE d")
+    session.ok("USE d")
+    session.ok("CREATE TABLE d.t (n INT PRIMARY KEY) ENGINE=PBXT")
+    session.ok("INSERT INTO d.t SELECT seq FROM seq_1_to_1000")
+    session.close()
+    folder = server.engine_dir()
+    server.stop()
+    foreign = {folder / f"{kind}-00000f00.seg": f"notes about {kind}\n".encode() * 500 for kind in ("hot", "cold", "meta")}
+    for path, content in foreign.items():
+        path.write_bytes(content)
+    leftovers = [folder / f"meta-00000e{number:02x}.seg" for number in range(12)]
+    for path in leftovers:
+        shutil.copy(files(folder, "meta-")[0], path)
+    for has_leftovers in (True, False):
+        mark = server.log_size()
+        server.start()
+        said = server.log_text(mark).splitlines()
+        removed = [line for line in said if "was removed" in line]
+        more = [line for line in said if "2 more" in line and "removed" in line]
+        assert (len(removed), len(more)) == ((10, 1) if has_leftovers else (0, 0)), said
+        assert all("meta-00000e" in line and "nothing names it" in line for line in removed), removed
+        assert not any(path.exists() for path in leftovers)
+        for path, content in foreign.items():
+            assert path.read_bytes() == content, "a file of somebody else is his"
+            told = [line for line in said if path.name in line]
+            assert len(told) == 1 and "left alone" in told[0] and "[Warning] PBXT" in told[0], told
+        session = Session(server, "d", "PBXT")
+        session.ok("INSERT INTO d.t SELECT MAX(n) + 1 FROM d.t")
+        session.ok("OPTIMIZE TABLE d.t")
+        assert session.rows("CHECK TABLE d.t EXTENDED")[-1][3] == "OK"
+        session.close()
+        server.stop()
+        assert all(path.read_bytes() == content for path, content in foreign.items())

@@ -111,6 +111,14 @@ impl WaitObserver for PbxtHost {
         self.note(1, text);
     }
 
+    fn removed(&self, text: &str) {
+        self.note(2, text);
+    }
+
+    fn left_alone(&self, text: &str) {
+        self.note(1, text);
+    }
+
     fn read_only(&self, text: &str) {
         self.note(0, text);
     }

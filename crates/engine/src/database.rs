@@ -277,6 +277,7 @@ impl Database {
     /// Counts what an opening has read, and tells what it went on without.
     fn note_recovery(&self, started_millis: u64, (records, bytes): (u64, u64), pieces: &Pieces) {
         self.tell_of_aside(pieces);
+        self.tell_of_leftovers();
         let took = self.clock.now_millis() - started_millis;
         self.counters.recovery_micros.add(took * 1000);
         self.counters.recovery_records.add(records);

@@ -1,13 +1,16 @@
 //! Opening: what an opening found and went on with, told to whoever runs the database.
 //!
 //! Why it exists: a database that opens says nothing by itself, and what was found will not be met again before it is needed.
-//! Rules: D39 indexes that were set aside.
+//! Rules: D39 indexes that were set aside. F18 files that nothing names.
 //! Latches and I/O: none; the host writes the lines.
 
 use crate::database::Database;
 use crate::recovery_image::Pieces;
 use pbxt_base::{Error as StorageError, IndexId};
+use pbxt_segment::Leftovers;
 
+/// Files told by their names that were removed, and that were left alone; of more only the number.
+const FILES_TOLD_MAX: usize = 10;
 /// Indexes told by their names; of more only the number.
 const INDEXES_TOLD_MAX: usize = 20;
 
@@ -41,6 +44,35 @@ impl Database {
         format!(
             "{name} is set aside, statements that need it are refused: {damage}, or let REPAIR TABLE make it anew from the rows"
         )
+    }
+
+    /// Tells of files that nothing names (rule F18).
+    pub(crate) fn tell_of_leftovers(&self) {
+        let Some(observer) = &self.waits.observer else {
+            return;
+        };
+        let Leftovers { removed, left_alone } = self.store.leftovers();
+        for (file, why) in removed.iter().take(FILES_TOLD_MAX) {
+            observer.removed(&format!("'{file}' was removed, nothing names it: {why}"));
+        }
+        for (file, how) in left_alone.iter().take(FILES_TOLD_MAX) {
+            observer.left_alone(&format!(
+                "'{file}' was left alone, though it has a name of this database's files and nothing names it: {how}; move it away"
+            ));
+        }
+        let more = |files: usize| files.saturating_sub(FILES_TOLD_MAX);
+        if more(removed.len()) > 0 {
+            observer.removed(&format!(
+                "{} more files that nothing names were removed",
+                more(removed.len())
+            ));
+        }
+        if more(left_alone.len()) > 0 {
+            observer.left_alone(&format!(
+                "{} more such files were left alone",
+                more(left_alone.len())
+            ));
+        }
     }
 
     fn tell_damage_at_opening(&self, text: &str) {

@@ -61,6 +61,10 @@ pub trait WaitObserver: Send + Sync + std::fmt::Debug {
     fn damage(&self, _text: &str) {}
     /// Why background work could not be done, in one line, for whoever runs the database (rule S65).
     fn failure(&self, _text: &str) {}
+    /// A file that nothing named and that the opening has removed, in one line, for whoever runs the database (rule F18).
+    fn removed(&self, _text: &str) {}
+    /// The same of one that was left alone, because it is not the engine's.
+    fn left_alone(&self, _text: &str) {}
     /// The database takes no more writes, and why, in one line: once, by whoever met the failure (rule D9). Called under latches of the
     /// engine, so it must not come back to it.
     fn read_only(&self, _text: &str) {}

@@ -60,6 +60,13 @@ pub trait Disk: Send + Sync + Debug {
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     /// True if the file exists.
     fn exists(&self, name: &str) -> Result<bool>;
+    /// The first bytes of an existing file, so many or all there are, as they stand on the medium: what they mean is not asked.
+    fn first_bytes(&self, name: &str, bytes: usize) -> Result<Vec<u8>> {
+        let file = self.open(name, false)?;
+        let mut first = vec![0; file.len()?.min(bytes as u64) as usize];
+        file.read_at(&mut first, 0)?;
+        Ok(first)
+    }
     /// Bytes of an existing file.
     fn size(&self, name: &str) -> Result<u64> {
         self.open(name, false)?.len()

@@ -332,6 +332,10 @@ impl Disk for EncryptedDisk {
         self.inner.exists(name)
     }
 
+    fn first_bytes(&self, name: &str, bytes: usize) -> Result<Vec<u8>> {
+        self.inner.first_bytes(name, bytes)
+    }
+
     fn size(&self, name: &str) -> Result<u64> {
         Ok(self.inner.size(name)?.saturating_sub(self.extra(name)?))
     }

@@ -106,6 +106,11 @@ impl EncryptionHeader {
     }
 }
 
+/// True if these first bytes are those of a file that an `EncryptedDisk` has made.
+pub fn bears_mark_of_encryption(bytes: &[u8]) -> bool {
+    bytes.len() >= size_of::<u64>() && get_u64(bytes, 0) == MAGIC
+}
+
 /// Refuses the first bytes of a file that is encrypted, for readers that were given no keys: what they would find is no damage.
 pub fn refuse_encrypted(bytes: &[u8], file: &str) -> Result<()> {
     match EncryptionHeader::decode(bytes, file)? {

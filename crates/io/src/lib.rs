@@ -26,7 +26,7 @@ pub use block_file::DirectIo;
 pub use clock::{Clock, SystemClock};
 pub use disk::{Disk, DiskFile, DiskLock, GIVE_BACK_BYTES, ReadRequest};
 pub use encrypted_disk::EncryptedDisk;
-pub use encryption_header::refuse_encrypted;
+pub use encryption_header::{bears_mark_of_encryption, refuse_encrypted};
 pub use instruments::{FileKind, FileWork, Instruments, Place, WaitKind, set_instruments, while_waiting};
 pub use keys::{KeyFile, KeySource, NoKeys, SecretKey};
 pub use lane::{Answer, Lane};

@@ -18,6 +18,11 @@ pub const SEGMENT_HEADER_BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"PBXTSEG1");
 const CRC_AT: usize = SEGMENT_HEADER_BYTES - 4;
 
+/// True if these first bytes are those of a segment, sound or damaged.
+pub(crate) fn bears_mark(bytes: &[u8]) -> bool {
+    bytes.len() >= size_of::<u64>() && get_u64(bytes, 0) == MAGIC
+}
+
 /// What a segment says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {

@@ -16,6 +16,7 @@ use crate::footer::{FOOTER_BYTES, SegmentFooter};
 use crate::geometry::Geometry;
 use crate::hashing_file::{HashState, HashingFile, hash_of};
 use crate::header::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::leftovers::Found;
 use crate::manifest::{Manifest, is_as_before};
 use crate::manifest_file::Facts;
 use crate::manifest_record::{ManifestRecord, SealedSegment};
@@ -89,6 +90,7 @@ pub struct SegmentStore {
     state: StartState,
     pub(crate) read_only: bool,
     pub(crate) piece_ids: PieceIds,
+    pub(crate) found: Found,
     files: RwLock<FileMap>,
     /// Held by the thread that prepares a segment.
     preparing: Mutex<()>,
@@ -119,6 +121,7 @@ impl SegmentStore {
             state,
             read_only: mode.read_only,
             piece_ids: PieceIds::new(SegmentId::new(1), SegmentId::new(1)),
+            found: Found::default(),
             files: RwLock::default(),
             preparing: Mutex::default(),
             prepared: Mutex::default(),
@@ -128,14 +131,16 @@ impl SegmentStore {
         store.check_files_are_there(&facts)?;
         store.check_image()?;
         for class in [SegmentClass::Cold, SegmentClass::Meta] {
-            let newest = store.list(class)?.last().copied().unwrap_or_default();
+            let mut ids = store.list(class)?.into_iter();
+            // Behind the greatest number there is none: only somebody else's file can have it.
+            let newest = ids.rfind(|id| id.raw() < u32::MAX).unwrap_or_default();
             let told = SegmentId::new(store.manifest.next_id(class).raw() - 1);
             store.bump_next_piece_id(class, newest.max(told));
         }
         store.check_begun(SegmentClass::Hot)?;
         store.incarnation = facts.incarnation.max(store.newest_incarnation()?) + 1;
         if !mode.read_only {
-            store.drop_below_log()?;
+            store.drop_leftovers_below_log()?;
         }
         Ok(store)
     }
@@ -261,10 +266,13 @@ impl SegmentStore {
         Ok(ids)
     }
 
-    /// Ids of all segment files of a class, rising.
+    /// Ids of all segment files of a class, rising; without those known to be somebody else's (rule F18).
     pub(crate) fn files_of(&self, class: SegmentClass) -> Result<Vec<SegmentId>> {
         let names = self.disk.list()?;
-        let of_class = |name: &String| parse_segment_name(name).filter(|(found, _)| *found == class);
+        let of_class = |name: &String| {
+            parse_segment_name(name)
+                .filter(|(found, id)| *found == class && !self.found.is_foreign(class, *id))
+        };
         let mut ids: Vec<SegmentId> = names.iter().filter_map(of_class).map(|(_, id)| id).collect();
         ids.sort_unstable();
         Ok(ids)
@@ -312,6 +320,7 @@ impl SegmentStore {
         if self.prepared.lock().contains_key(&id) {
             return Ok(());
         }
+        self.check_not_foreign(SegmentClass::Hot, id)?;
         let name = segment_name(SegmentClass::Hot, id);
         if self.disk.exists(&name)? {
             self.remove_unbegun(id, &name)?;
@@ -628,6 +637,7 @@ impl SegmentStore {
             .list()?
             .iter()
             .filter_map(|name| parse_segment_name(name))
+            .filter(|(class, id)| !self.found.is_foreign(*class, *id))
         {
             match self.disk.room(&segment_name(class, id)) {
                 Ok(bytes) => sizes.push((class, id, bytes)),

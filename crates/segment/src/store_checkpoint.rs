@@ -43,11 +43,31 @@ impl SegmentStore {
 
     /// Removes the files of hot segments below the log's start, and says which. Who has one open reads on.
     pub fn drop_below_log(&self) -> Result<Vec<SegmentId>> {
+        self.drop_all(self.below_log()?)
+    }
+
+    /// The same of what an earlier life has left.
+    pub(crate) fn drop_leftovers_below_log(&self) -> Result<()> {
+        let why = "the newest checkpoint needs no log as old as this";
+        let mut ours = Vec::new();
+        for id in self.below_log()? {
+            if self.is_leftover(SegmentClass::Hot, id, why)? {
+                ours.push(id);
+            }
+        }
+        self.drop_all(ours).map(drop)
+    }
+
+    fn below_log(&self) -> Result<Vec<SegmentId>> {
         let Some(first) = self.manifest.first_hot() else {
             return Ok(Vec::new());
         };
         let mut below = self.files_of(SegmentClass::Hot)?;
         below.retain(|id| *id < first);
+        Ok(below)
+    }
+
+    fn drop_all(&self, below: Vec<SegmentId>) -> Result<Vec<SegmentId>> {
         for id in &below {
             self.remove_file(SegmentClass::Hot, *id)?;
         }

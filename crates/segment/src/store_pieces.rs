@@ -130,8 +130,8 @@ impl SegmentStore {
         self.disk.sync_dir()
     }
 
-    /// At opening, removes every piece file of a class that `keep` does not want, and says which. Nothing in read-only
-    /// mode.
+    /// At opening, removes every piece file of a class that `keep` does not want and that is ours (rule F18), and says which. Nothing in
+    /// read-only mode.
     pub fn remove_orphans(
         &self,
         class: SegmentClass,
@@ -140,8 +140,13 @@ impl SegmentStore {
         if self.read_only {
             return Ok(Vec::new());
         }
-        let mut orphans = self.list(class)?;
-        orphans.retain(|id| !keep(*id));
+        let why = "neither the newest checkpoint nor the log behind it does; a crash has left it, or it is another database's";
+        let mut orphans = Vec::new();
+        for id in self.list(class)?.into_iter().filter(|id| !keep(*id)) {
+            if self.is_leftover(class, id, why)? {
+                orphans.push(id);
+            }
+        }
         for id in &orphans {
             self.remove_piece(class, *id)?;
         }

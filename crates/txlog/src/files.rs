@@ -134,7 +134,10 @@ impl HotFiles {
             .into_iter()
             .filter(|segment| *segment > end.segment)
         {
-            self.store.drop_segment(SegmentClass::Hot, segment)?;
+            let why = "it lies behind the end of the log";
+            if self.store.is_leftover(SegmentClass::Hot, segment, why)? {
+                self.store.drop_segment(SegmentClass::Hot, segment)?;
+            }
         }
         let segment = SegmentId::new(end.segment.raw() + 1);
         let room = self.prepare_first(segment, end)?;

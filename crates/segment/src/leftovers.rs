@@ -1,0 +1,123 @@
+//! Leftovers: files that bear names of segments and that nothing names.
+//!
+//! Why it exists: what a crash has left of a segment has to go at the next opening; but a name says little, and a file that somebody has put
+//! there may be the only copy of what is in it. So only what begins as a segment does, or was never begun, is removed, and all of it is told.
+//! Rules: F18 who did not make a file does not remove it, and it is in nobody's way but that of a segment of its number.
+//! Latches and I/O: a short latch over the lists; reads the first bytes of each such file.
+
+use crate::header::{SEGMENT_HEADER_BYTES, bears_mark};
+use crate::names::{SegmentClass, segment_name};
+use crate::piece::is_missing;
+use crate::store::SegmentStore;
+use parking_lot::Mutex;
+use pbxt_base::{Error, Result, SegmentId};
+use pbxt_io::{bears_mark_of_encryption, is_passing_want};
+use std::collections::BTreeSet;
+use std::io;
+
+/// Bytes of a mark.
+const MARK_BYTES: usize = 8;
+
+/// Files that an opening has met and that nothing names.
+#[derive(Clone, Debug, Default)]
+pub struct Leftovers {
+    /// Those that were removed, and why nothing names them.
+    pub removed: Vec<(String, &'static str)>,
+    /// Those that are not this engine's, or cannot be looked at, and in which way.
+    pub left_alone: Vec<(String, String)>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    leftovers: Mutex<Leftovers>,
+    foreign: Mutex<BTreeSet<(SegmentClass, SegmentId)>>,
+}
+
+impl Found {
+    /// True if somebody else's file has the name.
+    pub(crate) fn is_foreign(&self, class: SegmentClass, id: SegmentId) -> bool {
+        self.foreign.lock().contains(&(class, id))
+    }
+}
+
+/// What the first bytes of a file make of it.
+enum Kind {
+    /// It was begun as a segment, or its first bytes never reached the medium.
+    Ours,
+    /// A hot segment that was prepared and never begun: made anew under its name, and not worth a word.
+    Prepared,
+    Foreign(String),
+}
+
+impl SegmentStore {
+    /// What was removed and left alone so far.
+    pub fn leftovers(&self) -> Leftovers {
+        self.found.leftovers.lock().clone()
+    }
+
+    /// True if this file, which nothing names for this reason, is to be removed, which is noted. One that is not ours is noted too and not
+    /// listed any more.
+    ///
+    /// # Errors
+    /// Want of a descriptor or of memory.
+    pub fn is_leftover(&self, class: SegmentClass, id: SegmentId, why: &'static str) -> Result<bool> {
+        let kind = match self.kind_of(class, id) {
+            Ok(kind) => kind,
+            Err(error) if is_missing(&error) => return Ok(false),
+            Err(error) if is_passing_want(&error) => return Err(error),
+            Err(error) => Kind::Foreign(error.to_string()),
+        };
+        match kind {
+            Kind::Prepared => return Ok(true),
+            Kind::Ours => {
+                let told = (self.name(class, id), why);
+                self.found.leftovers.lock().removed.push(told);
+                return Ok(true);
+            }
+            Kind::Foreign(how) => {
+                let told = (self.name(class, id), how);
+                self.found.leftovers.lock().left_alone.push(told);
+                self.found.foreign.lock().insert((class, id));
+            }
+        }
+        Ok(false)
+    }
+
+    fn kind_of(&self, class: SegmentClass, id: SegmentId) -> Result<Kind> {
+        let first = self
+            .disk
+            .first_bytes(&segment_name(class, id), SEGMENT_HEADER_BYTES)?;
+        let mark = first.get(..MARK_BYTES).unwrap_or(&first);
+        // Of what a power cut has left any sector may be zeros.
+        let is_unwritten = mark.iter().all(|byte| *byte == 0);
+        Ok(if bears_mark(&first) || bears_mark_of_encryption(&first) {
+            Kind::Ours
+        } else if !is_unwritten {
+            Kind::Foreign("it does not begin as a file of PBXT does".into())
+        } else if class == SegmentClass::Hot && first.iter().all(|byte| *byte == 0) {
+            Kind::Prepared
+        } else {
+            Kind::Ours
+        })
+    }
+
+    /// Refuses to make a segment in the place of somebody else's file.
+    pub(crate) fn check_not_foreign(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
+        if !self.found.is_foreign(class, id) {
+            return Ok(());
+        }
+        if !self.disk.exists(&segment_name(class, id))? {
+            self.found.foreign.lock().remove(&(class, id));
+            return Ok(());
+        }
+        Err(Error::Io {
+            file: self.name(class, id),
+            op: "make",
+            source: io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "a file that is not PBXT's has this name: move it away",
+            ),
+        })
+    }
+}
