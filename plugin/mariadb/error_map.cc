@@ -7,6 +7,7 @@
  */
 #include "error_map.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <mutex>
@@ -27,6 +28,7 @@ enum EngineError {
   kSnapshotTooOld,
   kNoKey,
   kTooLarge,
+  kOtherLayout,
   kEngineErrorEnd
 };
 
@@ -70,6 +72,7 @@ const Row kTable[] = {
     {PBXT_FOREIGN_KEY_NAME_TAKEN, HA_ERR_FOUND_DUPP_KEY},
     {PBXT_NEEDS_COPY, HA_ERR_TABLE_DEF_CHANGED},
     {PBXT_NO_KEY, kNoKey},
+    {PBXT_OTHER_LAYOUT, kOtherLayout},
 };
 
 thread_local char kept_text[512];
@@ -127,15 +130,15 @@ void say_more(pbxt_status status, THD* thd) {
 
 /* The server's text of an engine error has room for so many bytes of the engine's sentence. */
 constexpr size_t kSentenceShown = 200;
-constexpr size_t kDamagesTold = 1000;
+constexpr size_t kToldAtMost = 1000;
 
-/* Damage is for whoever runs the server, too: each sentence once. */
-void log_damage() {
+/* What is wrong with files is for whoever runs the server, too: each sentence once. */
+void log_once(const char* what) {
   static std::mutex latch;
   static std::set<std::string> told;
   std::lock_guard<std::mutex> guard(latch);
-  if (told.size() < kDamagesTold && told.insert(kept_text).second)
-    sql_print_error("PBXT: a statement met damage: %s", kept_text);
+  if (told.size() < kToldAtMost && told.insert(kept_text).second)
+    sql_print_error("PBXT: %s%s", what, kept_text);
 }
 
 /* The end of a long sentence, which says what to do, is in no message but this note. */
@@ -150,7 +153,7 @@ int to_ha_error(pbxt_status status, THD* thd) {
   if (status == PBXT_OK) return 0;
   if (is_everyday(status)) return number_of(status);
   keep_text();
-  if (status == PBXT_CORRUPT) log_damage();
+  if (status == PBXT_CORRUPT) log_once("a statement met damage: ");
   if (thd) {
     say_more(status, thd);
     say_all(number_of(status), thd);
@@ -174,6 +177,21 @@ int to_ddl_error(pbxt_status status, THD* thd) {
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, number, "PBXT: %s", kept_text);
   }
   return error;
+}
+
+int to_open_error(int error, const char* path, THD* thd) {
+  if (error != kOtherLayout && error != HA_ERR_TABLE_DEF_CHANGED) return error;
+  // All parts of a table have one definition file.
+  const char* part = strstr(path, "#P#");
+  std::string file(path, part ? static_cast<size_t>(part - path) : strlen(path));
+  std::string sentence(kept_text);
+  snprintf(kept_text, sizeof(kept_text),
+           "%s; '%s.frm' stays as it is: put back the file that fits, or move this one away and start the "
+           "server once with pbxt_restore_definitions",
+           sentence.c_str(), file.c_str());
+  log_once("");
+  if (thd) say_all(kOtherLayout, thd);
+  return kOtherLayout;
 }
 
 int to_end_error(pbxt_status status, THD* thd) {

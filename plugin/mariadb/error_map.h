@@ -16,6 +16,11 @@ int to_ha_error(pbxt_status status, THD* thd);
    warning, since the server's own message then only carries the number. */
 int to_ddl_error(pbxt_status status, THD* thd);
 
+/* What opening the table of this path answers instead of `error`, which to_ha_error() gave. Of a definition
+   file that does not fit it must not be HA_ERR_TABLE_DEF_CHANGED (rule K7 of docs/format-catalog.md): to that
+   the server answers by removing the file and asking the engines for another one. */
+int to_open_error(int error, const char* path, THD* thd);
+
 /* As to_ha_error(), for what ends a transaction: the server reports its failure as ERROR 1180 with the number
    alone, so the engine's sentence is pushed as a note. Of several errors of a statement the client gets the
    first, and 1213 is the one that says "try again". */

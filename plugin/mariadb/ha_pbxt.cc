@@ -153,7 +153,7 @@ int ha_pbxt::use_current_generation() {
 
 int ha_pbxt::open(const char* name, int, uint) noexcept {
   name_ = name;
-  if (int error = open_cursor()) return error;
+  if (int error = open_cursor()) return to_open_error(error, name, ha_thd());
   stats.block_size = kBlockSize;
   key_used_on_scan = MAX_KEY;
   learn_former();

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 from live_server import execute, rows_of
+from sql_tools import Session
 
 pytestmark = pytest.mark.pbxt_only
 
@@ -107,6 +108,46 @@ def test_a_definition_file_that_is_there_is_not_touched(own_server):
     after = kept.stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert not list(server.data.glob("*/*.frm.new"))
+
+
+def test_a_definition_file_that_does_not_fit_is_kept_and_told(own_server):
+    server = own_server()
+    connection = server.connect()
+    for statement in (
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (n INT PRIMARY KEY, v VARCHAR(10)) ENGINE=PBXT",
+        "INSERT INTO d.t VALUES (1, 'one')",
+        "CREATE TABLE d.columns (n INT PRIMARY KEY, v BIGINT) ENGINE=PBXT",
+        "CREATE TABLE d.indexes (n INT PRIMARY KEY, v VARCHAR(10), KEY (v)) ENGINE=PBXT",
+    ):
+        execute(connection, statement)
+    connection.close()
+    file = server.data / "d" / "t.frm"
+    fitting = file.read_bytes()
+    for other in ("columns", "indexes"):
+        server.stop()
+        wrong = (server.data / "d" / f"{other}.frm").read_bytes()
+        file.write_bytes(wrong)
+        mark = server.log_size()
+        server.start()
+        session = Session(server, None, "PBXT")
+        for statement in ("SELECT * FROM d.t", "INSERT INTO d.t (n) VALUES (2)", "FLUSH TABLES", "SELECT n FROM d.t"):
+            error = session.run(statement).error
+            if statement != "FLUSH TABLES":
+                assert error and error[0] == 1296 and "./d/t" in error[1] and other in error[1], (statement, error)
+            assert file.exists() and file.read_bytes() == wrong, "the server has not removed it"
+        told = [line for line in server.log_text(mark).splitlines() if "./d/t.frm" in line]
+        assert len(told) == 1 and "pbxt_restore_definitions" in told[0] and "[ERROR] PBXT" in told[0], told
+        session.close()
+    file.write_bytes(fitting)
+    session = Session(server, None, "PBXT")
+    session.ok("FLUSH TABLES")
+    assert session.rows("SELECT * FROM d.t") == [(1, "one")]
+    session.close()
+    server.stop()
+    file.unlink()
+    server.start(RESTORE)
+    assert file.read_bytes() == fitting, "what the sentence says helps"
 
 
 def test_a_partitioned_table_without_its_files_is_told(own_server):

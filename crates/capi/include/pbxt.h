@@ -46,7 +46,7 @@ typedef enum pbxt_status {
   PBXT_TOO_LARGE = 12, /* row or key over a limit */
   PBXT_TABLE_EXISTS = 13,
   PBXT_NO_SUCH_TABLE = 14,
-  PBXT_DEF_CHANGED = 15,   /* table newer than the snapshot (ERROR 1412), or stored with another layout */
+  PBXT_DEF_CHANGED = 15,   /* table newer than the snapshot (ERROR 1412), or altered since */
   PBXT_ROW_DELETED = 16,   /* row id known, no visible version */
   PBXT_INVALID = 17,       /* bad argument or absurd setting */
   PBXT_IN_USE = 18,        /* another process has the database open */
@@ -64,6 +64,7 @@ typedef enum pbxt_status {
   PBXT_NEEDS_COPY = 31,             /* an ALTER that needs rows or indexes written anew: the text says why */
   PBXT_NO_KEY = 32,        /* a key of encrypted files is missing or another one: the text names it */
   PBXT_DENIED = 33,        /* this user has no right to a file or directory: the text names it */
+  PBXT_OTHER_LAYOUT = 34,  /* the host's definition of a table does not fit the stored one */
   PBXT_UNSERIALIZABLE = 26 /* fits into no serial order: rolled back whole; after pbxt_commit it is over */
 } pbxt_status;
 
@@ -540,7 +541,7 @@ pbxt_status pbxt_foreign_keys_to(pbxt_db* db, const char* table, size_t table_le
  * first and makes the list then. */
 uint64_t pbxt_foreign_key_changes(pbxt_db* db);
 
-/* Opens with the host's layout: the same columns and indexes as at create (checked: PBXT_DEF_CHANGED
+/* Opens with the host's layout: the same columns and indexes as at create (checked: PBXT_OTHER_LAYOUT
  * otherwise). */
 pbxt_status pbxt_table_open(pbxt_db* db, const pbxt_table_def* def, pbxt_table** table);
 void pbxt_table_close(pbxt_table* table);

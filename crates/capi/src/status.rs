@@ -42,6 +42,7 @@ pub enum Status {
     NeedsCopy = 31,
     NoKey = 32,
     Denied = 33,
+    OtherLayout = 34,
 }
 
 impl From<&Error> for Status {
@@ -65,6 +66,7 @@ impl From<&Error> for Status {
             Error::NoSuchTable { .. } => Self::NoSuchTable,
             Error::TableExists { .. } => Self::TableExists,
             Error::DefinitionChanged { .. } => Self::DefChanged,
+            Error::OtherLayout { .. } => Self::OtherLayout,
             Error::NeedsCopy { .. } => Self::NeedsCopy,
             Error::TransactionAborted { .. } => Self::TxnAborted,
             Error::SnapshotTooOld { .. } => Self::SnapshotTooOld,
@@ -94,6 +96,16 @@ fn storage_status(error: &StorageError) -> Status {
 mod tests {
     use super::*;
     use pbxt_base::{RowId, TxnId};
+
+    #[test]
+    fn a_definition_that_does_not_fit_has_its_own_status() {
+        let table = "t".into();
+        let other = Error::OtherLayout {
+            table,
+            what: "columns",
+        };
+        assert_eq!(Status::from(&other), Status::OtherLayout);
+    }
 
     #[test]
     fn every_kind_of_engine_error_has_its_own_status() {

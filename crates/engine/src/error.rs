@@ -189,6 +189,14 @@ pub enum Error {
         /// What differs.
         why: String,
     },
+    /// A host's definition that the stored one does not fit (rule K7).
+    #[error("table '{table}' was made with other {what} than its host's definition has now")]
+    OtherLayout {
+        /// Table name.
+        table: String,
+        /// What differs: columns or indexes.
+        what: &'static str,
+    },
     /// An ALTER that needs the rows of a table or its indexes written anew (rules AL4 to AL6, AL10).
     #[error("table '{table}' has to be copied: {why}")]
     NeedsCopy {

@@ -100,15 +100,13 @@ impl HostTable {
     ) -> Result<Self> {
         let table = db.catalog.find(name)?;
         let def = table.def();
-        let changed = |why: &str| Error::DefinitionChanged {
+        let other = |what| Error::OtherLayout {
             table: name.to_owned(),
-            why: why.to_owned(),
+            what,
         };
         let schema = layout.schema(def.schema.version())?;
         if schema != def.schema {
-            return Err(changed(
-                "its stored columns are not those of the host's definition",
-            ));
+            return Err(other("columns"));
         }
         let given = indexes.iter().zip(&def.indexes);
         let fitted: Option<Vec<HostIndex>> = (indexes.len() == def.indexes.len())
@@ -119,9 +117,7 @@ impl HostTable {
             })
             .flatten();
         let Some(fitted) = fitted else {
-            return Err(changed(
-                "its stored indexes are not those of the host's definition",
-            ));
+            return Err(other("indexes"));
         };
         Self::build(db, table, layout, &fitted, weigher)
     }
