@@ -212,7 +212,7 @@ int ha_pbxt::reset() {
   cond_pop();
   if (cursor_) pbxt_cursor_reset(cursor_);  // none after a TRUNCATE that could not open the table again
   pending_ = Pending::kNothing;
-  seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = holds_left_ = is_left_ = false;
+  seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = is_left_ = false;
   computes_ = Computed::kNothing;
   columns_changed_ = true;
   return 0;
@@ -261,6 +261,7 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
     binding_.lock_mode = PBXT_LOCK_EXCLUSIVE;
   else if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED)
     binding_.lock_mode = PBXT_LOCK_SHARED;
+  holds_left_ = binding_.for_write && !pbxt_reads_newest(cursor_, session->core());
   // Rule T45: rows that a merged scan finds by its snapshot are judged when they are locked or changed.
   if (is_clone_ && !pbxt_reads_newest(cursor_, session->core())) {
     binding_.for_write = 0;

@@ -92,15 +92,18 @@ class ha_pbxt final : public handler {
   /* For counted_range.cc. */
   bool counts_ranges() const { return session_ && !takes_newest(); }
   int count_range(const pbxt_range& range, ulonglong* rows);
-  void unlock_row() override {
-    is_left_ = false;
-    pbxt_unlock_row(cursor_);
-  }
+  void unlock_row() override { pbxt_unlock_row(cursor_); }
   /* Rule T45: while one of merged scans comes back to a row, the others go on. */
   void try_semi_consistent_read(bool on) override {
     pbxt_try_semi_consistent(cursor_, on && !may_be_merged());
   }
-  bool was_semi_consistent_read() override { return pbxt_was_semi_consistent(cursor_) != 0; }
+  /* The server asks this of each row that it is going to change, before it looks whether that would be a
+     change. */
+  bool was_semi_consistent_read() override {
+    if (pbxt_was_semi_consistent(cursor_)) return true;
+    if (holds_left_) note_match();
+    return false;
+  }
 
   /* ---- changes: ha_pbxt_write.cc ---- */
   int write_row(const uchar* record) override;
@@ -201,7 +204,6 @@ class ha_pbxt final : public handler {
   int found(pbxt_status status, int nothing_found) {
     if (likely(status == PBXT_OK)) {
       scan_moved_ = true;
-      is_left_ = holds_left_;
       if (unlikely(++rows_found_ % RowsDone::kTold == 0)) tell_found();
       if (all_columns_) open_table_->reset_nulls(reading_);
       if (likely(computes_ == Computed::kNothing)) return 0;
@@ -215,10 +217,8 @@ class ha_pbxt final : public handler {
     reading_ = record;
     memcpy(record, table_share->default_values, table_share->null_bytes);
   }
-  bool changes_what_it_reads() const;
-  bool has_given_its_row() const;
+  void note_match();
   int hold_left_row();
-  int end_left_row();
   /* Before the next row. */
   int leave_row() { return unlikely(is_left_) ? hold_left_row() : 0; }
   uint parts_in(uint index, key_part_map map) const;
@@ -237,6 +237,7 @@ class ha_pbxt final : public handler {
   static int judge_entry(void* self, uint8_t* record, uint64_t row_id);
   int set_end_of_range(const key_range* end);
   int begin_ranges();
+  int next_of_all_ranges(range_id_t* range);
   int next_of_ranges(uchar* record);
   static int next_range(void* self, pbxt_range* range) noexcept;
   int alter(TABLE* altered, Alter_inplace_info* info);
@@ -309,8 +310,9 @@ class ha_pbxt final : public handler {
   enum class Computed { kNothing, kKey, kAll };
   Computed computes_ = Computed::kNothing;
   bool scan_moved_ = false; /* since position() was last called */
-  bool holds_left_ = false; /* rule T57: rows of the present reads that are left as they are */
+  bool holds_left_ = false; /* rule T57: rows to be changed that are left as they are */
   bool is_left_ = false;    /* the row read last, so far */
+  ha_rows matched_ = 0;     /* rows to be changed that the present reads have found */
   bool is_clone_ = false;
   bool is_merged_ = false;        /* its scan is the first of those that are merged by row reference */
   bool condition_pushed_ = false; /* table scans may leave out rows */

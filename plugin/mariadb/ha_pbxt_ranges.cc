@@ -55,7 +55,7 @@ int ha_pbxt::next_range(void* self, pbxt_range* range) noexcept {
 
 /* By way of the server's code for the next row of an index, which counts it, measures the time and computes
  * virtual columns. The first row of a range counts as found by its key, and the end as nothing. */
-int ha_pbxt::multi_range_read_next(range_id_t* range) {
+int ha_pbxt::next_of_all_ranges(range_id_t* range) {
   if (int error = leave_row()) return error;  // the server may go to the next range without a read
   if (reads_ranges_ && !ranges_begun_)
     if (int error = begin_ranges()) return error;
@@ -66,6 +66,15 @@ int ha_pbxt::multi_range_read_next(range_id_t* range) {
   shows_ranges_ = false;
   if (error || shown_range_ != before) decrement_statistics(&SSV::ha_read_next_count);
   *range = shown_range_;
+  return error;
+}
+
+/* Who merges scans takes an error for the end of memory, or for that of the rows: it is told here, and where
+ * others tell it too, twice. */
+int ha_pbxt::multi_range_read_next(range_id_t* range) {
+  int error = next_of_all_ranges(range);
+  if (unlikely(error && error != HA_ERR_END_OF_FILE && error != HA_ERR_KEY_NOT_FOUND))
+    print_error(error, MYF(0));
   return error;
 }
 

@@ -8,7 +8,6 @@
  * row id is used to find the row again.
  */
 #include "error_map.h"
-#include "ha_partition.h"
 #include "ha_pbxt.h"
 #include "pushed_condition.h"
 #include "row_limit.h"
@@ -23,6 +22,13 @@ bool only_deletes(const TABLE* table, THD* thd) {
   int command = thd_sql_command(thd);
   bool is_delete = command == SQLCOM_DELETE || command == SQLCOM_DELETE_MULTI;
   return is_delete && !table->versioned() && !table->s->period.name;
+}
+
+/* Rule T45: rows that are read by reference are judged when they are changed, deleted or held, of which a
+ * statement like these does one with each that fits. An UPDATE of several tables holds none. */
+bool judges_changes(THD* thd) {
+  int command = thd_sql_command(thd);
+  return command == SQLCOM_UPDATE || command == SQLCOM_DELETE || command == SQLCOM_DELETE_MULTI;
 }
 
 /* The server gives search modes for DESC parts in index order already. */
@@ -110,11 +116,16 @@ bool ha_pbxt::has_virtual_part(uint index) const {
 }
 
 /* Rule T57. The server compares a row to be changed with what it would become, and says nothing of one that
- * stays what it is. The rows that an UPDATE of one table reads are such ones, but for those it gives back,
- * and those it makes a reference of, which it comes back to. Merged scans read others. */
-bool ha_pbxt::changes_what_it_reads() const {
-  return binding_.for_write && thd_sql_command(ha_thd()) == SQLCOM_UPDATE && !reads_newest_ && !is_merged_ &&
-         keyread == MAX_KEY;
+ * stays what it is: it is held when the next row is asked for. Behind the last row of LIMIT, and of rows read
+ * by reference, nothing need be asked for any more: those are held at once, changed or not. An error here
+ * ends the statement when it fills the columns. */
+void ha_pbxt::note_match() {
+  is_left_ = true;
+  matched_++;
+  ha_rows limit = ha_thd()->lex->unit.lim.get_select_limit();
+  bool fills_limit = limit != HA_POS_ERROR && (table->part_info || matched_ >= limit);
+  if (scan_open_ && !fills_limit) return;
+  if (int error = hold_left_row()) print_error(error, MYF(0));
 }
 
 int ha_pbxt::hold_left_row() {
@@ -125,7 +136,6 @@ int ha_pbxt::hold_left_row() {
 int ha_pbxt::start_pending() {
   Pending what = pending_;
   pending_ = Pending::kNothing;
-  holds_left_ = changes_what_it_reads();
   computes_ = Computed::kNothing;
   bool by_index_alone = what == Pending::kIndex && table->vfield && keyread_enabled();
   // Merges and filters read an index alone for references to its rows; where those begin with the primary
@@ -157,7 +167,7 @@ int ha_pbxt::start_pending() {
 int ha_pbxt::rnd_init(bool scan) {
   seek_is_current_ = range_end_set_ = false;
   pending_ = scan ? Pending::kScan : Pending::kNothing;
-  holds_left_ = changes_what_it_reads();
+  matched_ = 0;
   return 0;
 }
 
@@ -166,32 +176,16 @@ int ha_pbxt::rnd_end() {
   return end_scan();
 }
 
-/* Of parts that are read in order, rows may have been read that the statement was never given. */
-bool ha_pbxt::has_given_its_row() const {
-  if (!table->part_info || !scan_open_) return true;
-  ha_partition* whole = static_cast<ha_partition*>(table->file);
-  return whole->get_child_handlers()[whole->last_part()] == this;
-}
-
-/* The server looks at no error of the end, so it is told here. */
-int ha_pbxt::end_left_row() {
-  int error = has_given_its_row() && !ha_thd()->is_error() ? hold_left_row() : 0;
-  is_left_ = false;
-  if (error) print_error(error, MYF(0));
-  return error;
-}
-
 int ha_pbxt::end_scan() {
-  int left_error = unlikely(is_left_) ? end_left_row() : 0;
-  holds_left_ = false;
+  is_left_ = false;
   pending_ = Pending::kNothing;
   computes_ = Computed::kNothing;
   seek_is_current_ = range_end_set_ = false;
-  if (!scan_open_) return left_error;
+  if (!scan_open_) return 0;
   scan_open_ = false;
   int error = fail(pbxt_scan_end(cursor_));
   if (binding_.leave_out_damaged) tell_left_out();
-  return left_error ? left_error : error;
+  return error;
 }
 
 namespace {
@@ -296,8 +290,10 @@ int ha_pbxt::rnd_pos(uchar* record, uchar* position) {
     if (int error = choose_columns()) return error;
   if (int error = leave_row()) return error;
   prepare_record(record);
-  int error = found(pbxt_fetch(cursor_, mi_uint8korr(position + ref_length - sizeof(uint64_t)), record),
-                    HA_ERR_KEY_NOT_FOUND);
+  uint64_t row_id = mi_uint8korr(position + ref_length - sizeof(uint64_t));
+  pbxt_status status = judges_changes(ha_thd()) ? pbxt_fetch_unjudged(cursor_, row_id, record)
+                                                : pbxt_fetch(cursor_, row_id, record);
+  int error = found(status, HA_ERR_KEY_NOT_FOUND);
   if (likely(!table->vfield || record == table->record[0]) || error || !is_applier(ha_thd())) return error;
   return compute_virtual_columns(VCOL_UPDATE_FOR_REPLACE);
 }
@@ -309,6 +305,7 @@ int ha_pbxt::index_init(uint index, bool sorted) {
   in_order_ = sorted;
   seek_is_current_ = range_end_set_ = false;
   pending_ = Pending::kIndex;
+  matched_ = 0;
   return checks_uniqueness(index) ? read_newest(true) : 0;
 }
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from sql_tools import Database
+
 
 @pytest.fixture
 def table(db):
@@ -132,10 +134,35 @@ def test_a_row_set_to_what_it_is_is_locked(changed_by_nothing, change, partition
 
 
 @pytest.mark.pbxt_only
+def test_that_the_last_row_cannot_be_held_is_told_with_a_binary_log_too(own_server):
+    """There the server forgets errors that come behind its last look at a row."""
+    server = own_server("--log-bin", "--pbxt-lock-wait-timeout=1")
+    with Database(server, "d", "PBXT") as db:
+        db.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT, KEY (v)) ENGINE=PBXT")
+        db.ok("INSERT INTO t SELECT seq, seq FROM seq_1_to_10")
+        db.ok("CREATE FUNCTION change_nothing() RETURNS INT DETERMINISTIC MODIFIES SQL DATA BEGIN UPDATE t SET v = 5 WHERE n = 5 LIMIT 1; RETURN 1; END")
+        ends = [
+            "UPDATE t SET v = n WHERE n = 5 OR v = 5 ORDER BY n DESC LIMIT 1",
+            "UPDATE IGNORE t SET v = n WHERE n = 5 LIMIT 1",
+            "UPDATE t SET n = v WHERE v = 5 ORDER BY v DESC LIMIT 1",
+        ]
+        for change in [*CHANGES_OF_NOTHING.values(), *ends]:
+            one, mine = db.session(), snapshot(db.session())
+            one.ok("BEGIN")
+            one.ok("UPDATE t SET v = v + 1 WHERE n = 5")
+            mine.fails(change, 1205)
+            one.ok("COMMIT")
+            mine.fails(change, 1020)
+            mine.ok("ROLLBACK")
+            one.ok("UPDATE t SET v = n")
+
+
+@pytest.mark.pbxt_only
 @pytest.mark.parametrize("change", [
     "UPDATE t SET v = n WHERE n + 0 = 5", "UPDATE t SET v = n WHERE n BETWEEN 4 AND 6 AND v + 0 = 5",
     "UPDATE t FORCE INDEX (v) SET v = n WHERE v BETWEEN 4 AND 6 AND n + 0 = 5", "UPDATE t SET v = n WHERE v + 0 = 5 ORDER BY v LIMIT 3",
-    "UPDATE t SET v = n WHERE n = 5 OR v = 5",
+    "UPDATE t SET v = n WHERE n = 5 OR v = 5", "UPDATE t SET v = n WHERE n >= 5 AND n < 6 AND v > 0 ORDER BY n DESC",
+    "UPDATE t FORCE INDEX (v) SET n = n WHERE v >= 5 AND v < 6 AND n > 0 ORDER BY v DESC LIMIT 2",
 ])
 def test_rows_that_do_not_match_are_neither_locked_nor_judged(table, change):
     mine, theirs = snapshot(table.session()), table.session()

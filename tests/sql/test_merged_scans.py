@@ -169,3 +169,119 @@ def test_a_row_found_by_a_unique_key_and_by_another_one_is_one_row(twin):
     twin.run(f"SELECT COUNT(*) FROM t {where}")
     twin.run(f"UPDATE t SET w = w + 1 {where}")
     twin.same("SELECT id, x, f, w FROM t")
+
+
+UNIONS = {
+    "sort_union": "t FORCE INDEX (v, wv) {} WHERE (w IN (1, 3) OR v = 3) AND s <> 's1'",
+    "union": "t FORCE INDEX (v, w) {} WHERE (w = 3 OR v = 3) AND s <> 's1'",
+    "intersect": "t FORCE INDEX (v, w) {} WHERE w = 3 AND v = 3 AND s <> 's1'",
+}
+CHANGES = {
+    "update": ("UPDATE", "SET s = 'new'"),
+    "delete": ("DELETE FROM", ""),
+    "update of several tables": ("UPDATE other,", "SET t.s = 'new'"),
+    "for update": ("SELECT id FROM", ""),
+}
+
+
+def change_of(kind, plan):
+    verb, middle = CHANGES[kind]
+    table = UNIONS[plan].format(middle) + (" FOR UPDATE" if kind == "for update" else "")
+    # DELETE of one table knows no hints.
+    return f"{verb} " + (table.replace("FORCE INDEX (v, wv) ", "").replace("FORCE INDEX (v, w) ", "") if kind == "delete" else table)
+
+
+@pytest.fixture
+def unions(db):
+    """Rows that scans of two indexes find together."""
+    db.ok(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT NOT NULL, w INT NOT NULL, s VARCHAR(200), KEY v (v), KEY w (w), KEY wv (w, v)) ENGINE={engine}"
+    )
+    db.ok("CREATE TABLE other (n INT PRIMARY KEY, x INT) ENGINE={engine}")
+    db.ok("INSERT INTO other VALUES (1, 0)")
+    db.ok("INSERT INTO t SELECT seq, IF(seq % 500 = 3, 3, seq % 1313 + 10), IF(seq % 500 = 3, 3, seq % 919 + 10), REPEAT('s', 150) FROM seq_1_to_10000")
+    db.rows("ANALYZE TABLE t")
+    return db
+
+
+def newest(session, level):
+    session.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+    if session.engine.upper() == "PBXT":
+        session.ok("SET SESSION pbxt_conflict_mode = 'WAIT'")
+        session.ok("SET SESSION pbxt_lock_wait_timeout = 1")
+    else:
+        session.ok("SET SESSION innodb_lock_wait_timeout = 1")
+    return session
+
+
+@pytest.mark.parametrize("partitions", ["", "ALTER TABLE t PARTITION BY HASH (id) PARTITIONS 3"])
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("plan", UNIONS)
+@pytest.mark.parametrize("kind", CHANGES)
+def test_merged_scans_tell_of_a_wait_that_ended(unions, kind, plan, level, partitions):
+    """The server takes an error of a scan that is merged for the end of memory, or of the rows, if the engine has not told it."""
+    if partitions:
+        unions.ok(partitions)
+    one, mine = unions.session(), newest(unions.session(), level)
+    change = change_of(kind, plan)
+    one.ok("BEGIN")
+    one.ok("UPDATE t SET s = 'mine' WHERE id = 503")
+    mine.ok("BEGIN")
+    mine.ok("INSERT INTO other VALUES (2, 0)")
+    mine.fails(change, 1205)
+    mine.ok("COMMIT")
+    one.ok("ROLLBACK")
+    assert unions.rows("SELECT n FROM other ORDER BY n") == [(1,), (2,)], "the statement is undone, the transaction is not"
+
+
+@pytest.mark.parametrize("plan", UNIONS)
+@pytest.mark.parametrize("kind", CHANGES)
+def test_merged_scans_tell_the_victim_of_a_deadlock(unions, kind, plan):
+    one, mine = newest(unions.session(), "READ COMMITTED"), newest(unions.session(), "READ COMMITTED")
+    for session in (one, mine):
+        session.ok("BEGIN")
+    if unions.engine.upper() == "PBXT":
+        one.ok("SET SESSION pbxt_lock_wait_timeout = 30")
+    else:
+        one.ok("SET SESSION innodb_lock_wait_timeout = 30")
+    mine.ok("INSERT INTO other VALUES (2, 0)")
+    one.ok("UPDATE t SET s = 'mine' WHERE id = 503")
+    one.ok("INSERT INTO other VALUES (3, 0), (4, 0), (5, 0), (6, 0), (7, 0)")
+    waiting = one.later("UPDATE other SET x = 1 WHERE n = 2")
+    assert waiting.waits()
+    mine.fails(change_of(kind, plan), 1213)
+    assert waiting.result().error is None
+    one.ok("COMMIT")
+    mine.ok("COMMIT")
+    assert (2,) not in unions.rows("SELECT n FROM other")
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("plan", UNIONS)
+@pytest.mark.parametrize("kind", CHANGES)
+def test_merged_scans_tell_that_a_table_is_younger_than_the_snapshot(unions, kind, plan):
+    mine = unions.session()
+    mine.ok("BEGIN")
+    mine.ok("SELECT * FROM other")
+    unions.ok("TRUNCATE TABLE t")
+    mine.fails(change_of(kind, plan), 1412)
+    mine.ok("ROLLBACK")
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("plan", UNIONS)
+@pytest.mark.parametrize("kind", ["update", "delete"])
+def test_rows_of_merged_scans_that_do_not_match_are_not_judged(unions, kind, plan):
+    unions.ok("UPDATE t SET s = 's1' WHERE id = 1003")
+    mine = unions.session()
+    mine.ok("BEGIN")
+    mine.ok("SELECT * FROM other")
+    unions.ok("UPDATE t SET v = v + 1000 WHERE id = 1003")
+    assert mine.affected(change_of(kind, plan)) == 19
+    mine.ok("ROLLBACK")
+    unions.ok("UPDATE t SET v = v + 1000 WHERE id = 1503")
+    mine.ok("BEGIN")
+    mine.ok("SELECT * FROM other")
+    unions.ok("UPDATE t SET v = v + 1000 WHERE id = 2003")
+    mine.fails(change_of(kind, plan), 1020)
+    mine.ok("ROLLBACK")

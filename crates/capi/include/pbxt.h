@@ -717,6 +717,9 @@ pbxt_status pbxt_cursor_key(pbxt_cursor* cursor, uint32_t index, const uint8_t* 
                             size_t cap);
 pbxt_status pbxt_fetch(pbxt_cursor* cursor, uint64_t row_id,
                        uint8_t* record); /* by row id: what the cursor's mode can see; own changes included */
+/* The same for who then changes or holds the row if it is one to be changed, and else lets it be: where the
+   snapshot counts, that a row has been changed since is told when it is changed or held. */
+pbxt_status pbxt_fetch_unjudged(pbxt_cursor* cursor, uint64_t row_id, uint8_t* record);
 void pbxt_unlock_row(
     pbxt_cursor* cursor); /* the row last read did not match: its lock may go (READ COMMITTED) */
 /* The row last read is one to be changed, and what it would be changed to is what it is: locked, and a write

@@ -542,6 +542,23 @@ pub unsafe extern "C" fn pbxt_fetch(handle: *mut PbxtCursor, row_id: u64, record
 
 /// See the header.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_fetch_unjudged(
+    handle: *mut PbxtCursor,
+    row_id: u64,
+    record: *mut u8,
+) -> Status {
+    call(|| {
+        // SAFETY: a valid handle with its session, and a record buffer of the table.
+        let (cursor, session, length) = unsafe { cursor(handle)?.split()? };
+        // SAFETY: as above.
+        let record = unsafe { record_mut(record, length) };
+        let found = cursor.fetch_unjudged(session, RowId::new(row_id), record)?;
+        answer(found, Status::RowDeleted)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_unlock_row(handle: *mut PbxtCursor) {
     value((), || {
         // SAFETY: a valid handle with its session.

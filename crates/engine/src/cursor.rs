@@ -333,12 +333,33 @@ impl Cursor {
         &mut self,
         session: &mut Session,
         row: RowId,
+        show: impl FnMut(&RowVersion<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        self.fetch_judging(session, row, self.bind.for_write, show)
+    }
+
+    /// The same for who looks whether it is a row to be changed, and changes or holds it then: where the snapshot counts, the row is shown
+    /// as that has it, and judged afterwards (rule T45).
+    pub fn fetch_unjudged(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        show: impl FnMut(&RowVersion<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        self.fetch_judging(session, row, false, show)
+    }
+
+    fn fetch_judging(
+        &mut self,
+        session: &mut Session,
+        row: RowId,
+        judges: bool,
         mut show: impl FnMut(&RowVersion<'_>) -> Result<()>,
     ) -> Result<bool> {
         self.begin_reading(session)?;
         self.view.viewer.cursor = Viewer::NO_CURSOR;
         self.note_row(session, row);
-        if self.bind.for_write && self.access == Access::Snapshot {
+        if judges && self.access == Access::Snapshot {
             // A row the snapshot sees must still be the newest; one it does not see was named by a duplicate key.
             let snapshot = self.view.viewer.snapshot;
             let viewer = if self.is_noting || self.is_seen(&session.db, row)? {

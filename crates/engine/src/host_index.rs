@@ -8,6 +8,7 @@ use super::{HostCursor, HostTable};
 use crate::error::Result;
 use crate::index_cursor::{IndexRange, Seek};
 use crate::session::Session;
+use crate::version::Show;
 use pbxt_base::RowId;
 use pbxt_rows::{ColumnSet, HostRecord, KeyMaker, KeyPart, KeySpec};
 
@@ -152,6 +153,17 @@ impl HostCursor {
         let mut keys = IndexRange::default();
         self.host.range_of(index, range, &mut keys)?;
         self.cursor.count_range(session, &keys)
+    }
+
+    /// Fills `record` as `fetch` does; see `Cursor::fetch_unjudged`.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn fetch_unjudged(&mut self, session: &mut Session, row: RowId, record: &mut [u8]) -> Result<bool> {
+        let (cursor, mut fill) = self.filling(record);
+        let found = cursor.fetch_unjudged(session, row, |row| fill.row(row))?;
+        self.row = row;
+        Ok(found)
     }
 
     /// The row last read is one to be changed, and stays as it is; see `Cursor::hold_row`.

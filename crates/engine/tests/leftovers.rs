@@ -120,7 +120,7 @@ fn a_file_of_others_in_the_place_of_the_next_log_segment_is_named() {
         .expect("listed")
         .into_iter()
         .filter(|name| name.starts_with("hot-"));
-    let last = hot.last().expect("a log");
+    let last = hot.max().expect("a log");
     let number = u32::from_str_radix(&last[4..12], 16).expect("a number");
     let next = segment_name(SegmentClass::Hot, SegmentId::new(number + 1));
     put(&disk, &next, NOTES);

@@ -149,7 +149,7 @@ impl RunPiece {
         first: &[u8],
         last: Option<&[u8]>,
     ) -> Result<Arc<RunPiece>> {
-        let greatest = [u8::MAX; KEY_BYTES_MAX + 1];
+        let greatest = vec![u8::MAX; KEY_BYTES_MAX + 1];
         let keys = (first, last.unwrap_or(&greatest));
         // About, for estimates.
         let entries = (damaged.file_bytes() / ENTRY_BYTES_GUESSED).clamp(1, u64::from(u32::MAX));

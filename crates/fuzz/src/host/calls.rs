@@ -287,7 +287,8 @@ impl Host {
                 9 => pbxt_index_next_same(cursor, record),
                 10 | 11 => pbxt_index_seek(cursor, tuple, parts, i32::from(feed.byte() % 7), record),
                 12 => pbxt_bulk_refused(cursor, record),
-                13 | 14 => pbxt_fetch(cursor, feed.number(), record),
+                13 => pbxt_fetch(cursor, feed.number(), record),
+                14 => pbxt_fetch_unjudged(cursor, feed.number(), record),
                 15 => pbxt_index_end_range(cursor, tuple, parts, i32::from(feed.byte() & 1)),
                 // By the row, so that inputs of before mean what they meant.
                 16 if opened.row.is_some_and(|row| row % 2 == 1) => pbxt_hold_row(cursor),
