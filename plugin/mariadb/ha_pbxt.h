@@ -254,6 +254,7 @@ class ha_pbxt final : public handler {
   int taken_by(uint64_t row_id);
   int store(const uchar* old_record, const uchar* record);
   int store_version(const uchar* old_record, const uchar* record);
+  int compute_after_triggers();
   int write_unlocked_row(const uchar* record);
   int remove(const uchar* record);
 

@@ -82,9 +82,18 @@ int ha_pbxt::write_unlocked_row(const uchar* record) {
   return error;
 }
 
+/* Of what FOR PORTION OF leaves of a row the server computes the generated columns before the triggers for
+ * INSERT, which may change what they are computed from. */
+int ha_pbxt::compute_after_triggers() {
+  bool is_due = table_share->period.name && table->triggers;
+  return is_due ? table->update_virtual_fields(this, VCOL_UPDATE_FOR_WRITE) : 0;
+}
+
 int ha_pbxt::write_row(const uchar* record) {
   if (unlikely(!session_)) return write_unlocked_row(record);
   bool in_place = record == table->record[0];
+  if (unlikely(table->vfield && in_place))
+    if (int error = compute_after_triggers()) return error;
   if (table->next_number_field && in_place)
     if (int error = update_auto_increment()) return error;
   if (unlikely(bulk_announced_))

@@ -3,14 +3,14 @@
 mod common;
 #[path = "common/store.rs"]
 mod store;
+#[path = "common/told.rs"]
+mod told;
 
-use parking_lot::Mutex;
-use pbxt::{Database, Options, Seek, WaitObserver};
+use pbxt::{Database, Seek};
 use pbxt_io::Disk;
 use pbxt_segment::{PieceFile, SegmentClass, segment_name};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::{NAME_INDEX, PlayTable};
-use pbxt_sim::world::geometry;
 use pbxt_testkit::SimDisk;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,35 +19,10 @@ use store::Store;
 const ROWS: u32 = 300;
 const TAIL_BYTES: u64 = 48;
 
-/// Damage as it was told.
-#[derive(Debug, Default)]
-struct Told(Mutex<Vec<String>>);
-
-impl WaitObserver for Told {
-    fn waiting(&self, _waiter: usize, _blocker: usize) {}
-    fn begin(&self, _host_session: usize) {}
-    fn end(&self, _host_session: usize) {}
-    fn is_killed(&self, _host_session: usize) -> bool {
-        false
-    }
-    fn damage(&self, text: &str) {
-        self.0.lock().push(text.to_owned());
-    }
-}
-
-/// An opening, and what it told.
+/// An opening, and the damage that it told.
 fn open(disk: &SimDisk) -> (pbxt::Result<Arc<Database>>, Vec<String>) {
-    let told = Arc::new(Told::default());
-    let options = Options {
-        geometry: geometry(),
-        cache_bytes: 1 << 20,
-        background: false,
-        observer: Some(Arc::clone(&told) as _),
-        ..Options::default()
-    };
-    let opened = Database::open(Arc::new(disk.clone()), &options);
-    let told = std::mem::take(&mut *told.0.lock());
-    (opened, told)
+    let (opened, told) = told::open(disk);
+    (opened, told.damage)
 }
 
 fn opened(disk: &SimDisk) -> (Arc<Database>, Vec<String>) {

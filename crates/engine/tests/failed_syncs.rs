@@ -2,9 +2,10 @@
 //! back (rules D24, D34); and who is told of such a failure (rule D9).
 
 mod common;
+#[path = "common/told.rs"]
+mod told;
 
 use common::{Bench, open, options, row};
-use parking_lot::Mutex;
 use pbxt::{Database, FlushAtCommit, Options, SessionConfig, Simulation, WaitObserver};
 use pbxt_io::{Clock, SystemClock};
 use pbxt_sim::client::Client;
@@ -14,6 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use told::Told;
 
 fn fail_sync(prefix: &str) -> Fault {
     Fault::FailSync {
@@ -79,22 +81,6 @@ fn a_commit_that_waits_for_nothing_is_told_of_a_failure_before_it() {
     committed.expect_err("D9: nothing will be synced any more");
 }
 
-/// A host that notes what it is told of failures.
-#[derive(Debug, Default)]
-struct Told(Mutex<Vec<String>>);
-
-impl WaitObserver for Told {
-    fn waiting(&self, _waiter: usize, _blocker: usize) {}
-    fn begin(&self, _host_session: usize) {}
-    fn end(&self, _host_session: usize) {}
-    fn is_killed(&self, _host_session: usize) -> bool {
-        false
-    }
-    fn read_only(&self, text: &str) {
-        self.0.lock().push(text.to_owned());
-    }
-}
-
 fn told_to(told: &Arc<Told>) -> Options {
     Options {
         observer: Some(Arc::clone(told) as Arc<dyn WaitObserver>),
@@ -119,7 +105,7 @@ fn a_host_is_told_once_that_the_disk_made_the_database_read_only() {
             .commit()
             .expect_err("D9: nothing is written any more");
         db.checkpoint_step().expect_err("D9: nothing is tried again");
-        let told = told.0.lock().clone();
+        let told = std::mem::take(&mut told.0.lock().read_only);
         assert_eq!(told.len(), 1, "D9: {failing}: {told:?}");
         assert!(
             told[0].starts_with("the database is read-only since a disk failure (")
@@ -170,13 +156,13 @@ fn a_host_is_told_of_a_panic_of_a_background_thread_by_its_words_and_not_as_a_di
     let table = PlayTable::create(&db, "t").expect("a new table");
     clock.is_broken.store(true, Ordering::Relaxed);
     let began = Instant::now();
-    while told.0.lock().is_empty() {
+    while told.0.lock().read_only.is_empty() {
         assert!(began.elapsed() < Duration::from_mins(1), "D9: nobody is told");
         std::thread::sleep(Duration::from_millis(5));
     }
     let sentence = "the database is read-only since an internal error (background thread 'pbxt-housekeeper' failed: \
                     the clock stands still): please report it, then restart";
-    assert_eq!(told.0.lock().as_slice(), [sentence], "D9");
+    assert_eq!(told.0.lock().read_only.as_slice(), [sentence], "D9");
     let mut client = Client::new(&db, 1);
     let refused = client
         .insert(&table, &row(1))

@@ -2,51 +2,17 @@
 
 #[path = "common/store.rs"]
 mod store;
+#[path = "common/told.rs"]
+mod told;
 
-use parking_lot::Mutex;
-use pbxt::{Database, Options, WaitObserver};
 use pbxt_base::SegmentId;
 use pbxt_io::Disk;
 use pbxt_segment::{SegmentClass, segment_name};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::PlayTable;
-use pbxt_sim::world::geometry;
 use pbxt_testkit::SimDisk;
-use std::sync::Arc;
 use store::Store;
-
-/// What was told, first of removed files, then of those left alone.
-#[derive(Debug, Default)]
-struct Told(Mutex<[Vec<String>; 2]>);
-
-impl WaitObserver for Told {
-    fn waiting(&self, _waiter: usize, _blocker: usize) {}
-    fn begin(&self, _host_session: usize) {}
-    fn end(&self, _host_session: usize) {}
-    fn is_killed(&self, _host_session: usize) -> bool {
-        false
-    }
-    fn removed(&self, text: &str) {
-        self.0.lock()[0].push(text.to_owned());
-    }
-    fn left_alone(&self, text: &str) {
-        self.0.lock()[1].push(text.to_owned());
-    }
-}
-
-fn open(disk: &SimDisk) -> (pbxt::Result<Arc<Database>>, [Vec<String>; 2]) {
-    let told = Arc::new(Told::default());
-    let options = Options {
-        geometry: geometry(),
-        cache_bytes: 1 << 20,
-        background: false,
-        observer: Some(Arc::clone(&told) as _),
-        ..Options::default()
-    };
-    let opened = Database::open(Arc::new(disk.clone()), &options);
-    let told = std::mem::take(&mut *told.0.lock());
-    (opened, told)
-}
+use told::open;
 
 fn put(disk: &SimDisk, name: &str, content: &[u8]) {
     let file = disk.create(name, 0).expect("made");
@@ -81,7 +47,8 @@ fn files_of_others_stay_and_are_told_and_are_in_nobodys_way() {
         put(&disk, name, NOTES);
     }
     for _ in 0..2 {
-        let (db, [removed, left]) = open(&disk);
+        let (db, told) = open(&disk);
+        let (removed, left) = (told.removed, told.left_alone);
         let db = db.expect("F18: the database opens");
         assert_eq!(removed, [""; 0]);
         assert_eq!(left.len(), names.len(), "F18: {left:?}");
@@ -149,7 +116,8 @@ fn removed_files_are_told_and_of_many_the_number() {
     }
     put(&disk, "cold-00005000.seg", b"");
     put(&disk, "cold-00005001.seg", &[0; 100]);
-    let (db, [removed, left]) = open(&disk);
+    let (db, told) = open(&disk);
+    let (removed, left) = (told.removed, told.left_alone);
     drop(db.expect("the database opens"));
     assert_eq!(left, [""; 0]);
     assert_eq!(removed.len(), 11, "F18: {removed:?}");
@@ -167,5 +135,9 @@ fn removed_files_are_told_and_of_many_the_number() {
     );
     let (db, told) = open(&disk.kill());
     drop(db.expect("the database opens"));
-    assert_eq!(told, [const { Vec::<String>::new() }; 2], "F18: told once");
+    assert_eq!(
+        (told.removed, told.left_alone),
+        (vec![], vec![]),
+        "F18: told once"
+    );
 }
