@@ -272,6 +272,7 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
   if ((error = to_ha_error(pbxt_cursor_bind(cursor_, session->core(), &binding_), thd))) return error;
   session_ = session;
   rows_found_ = rows_changed_ = 0;
+  told_error_ = 0;
   return 0;
 }
 

@@ -89,6 +89,7 @@ class ha_pbxt final : public handler {
   int multi_range_read_init(RANGE_SEQ_IF* sequence, void* parameter, uint ranges, uint mode,
                             HANDLER_BUFFER* buffer) override;
   int multi_range_read_next(range_id_t* range) override;
+  void print_error(int error, myf flags) override;
   /* For counted_range.cc. */
   bool counts_ranges() const { return session_ && !takes_newest(); }
   int count_range(const pbxt_range& range, ulonglong* rows);
@@ -328,6 +329,7 @@ class ha_pbxt final : public handler {
   uint64_t numbers_rows_ = 0;      /* that the table had then */
   uint64_t rows_found_ = 0;        /* since the statement began */
   uint64_t rows_changed_ = 0;
+  int told_error_ = 0;            /* of a range: the server's code may tell it again */
   bool keeps_former_ = false;     /* rows, by transaction: two columns have ids of transactions */
   std::vector<Field*> following_; /* columns computed from those, each after what it is computed from */
   std::vector<uchar> stamped_;

@@ -69,13 +69,21 @@ int ha_pbxt::next_of_all_ranges(range_id_t* range) {
   return error;
 }
 
-/* Who merges scans takes an error for the end of memory, or for that of the rows: it is told here, and where
- * others tell it too, twice. */
+/* Who merges scans takes an error for the end of memory, or for that of the rows, so it is told here. */
 int ha_pbxt::multi_range_read_next(range_id_t* range) {
   int error = next_of_all_ranges(range);
-  if (unlikely(error && error != HA_ERR_END_OF_FILE && error != HA_ERR_KEY_NOT_FOUND))
+  if (unlikely(error && error != HA_ERR_END_OF_FILE && error != HA_ERR_KEY_NOT_FOUND)) {
     print_error(error, MYF(0));
+    told_error_ = error;
+  }
   return error;
+}
+
+/* Others tell the error of a range, too: it is told once. */
+void ha_pbxt::print_error(int error, myf flags) {
+  bool is_told = error == told_error_ && ha_thd()->is_error();
+  told_error_ = 0;
+  if (!is_told) handler::print_error(error, flags);
 }
 
 int ha_pbxt::next_of_ranges(uchar* record) {
