@@ -261,9 +261,10 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
     binding_.lock_mode = PBXT_LOCK_EXCLUSIVE;
   else if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED)
     binding_.lock_mode = PBXT_LOCK_SHARED;
-  holds_left_ = binding_.for_write && !pbxt_reads_newest(cursor_, session->core());
+  bool by_snapshot = (binding_.for_write || is_clone_) && !pbxt_reads_newest(cursor_, session->core());
+  holds_left_ = binding_.for_write && by_snapshot;
   // Rule T45: rows that a merged scan finds by its snapshot are judged when they are locked or changed.
-  if (is_clone_ && !pbxt_reads_newest(cursor_, session->core())) {
+  if (is_clone_ && by_snapshot) {
     binding_.for_write = 0;
     binding_.lock_mode = PBXT_LOCK_NONE;
   }

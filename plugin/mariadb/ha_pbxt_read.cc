@@ -291,8 +291,9 @@ int ha_pbxt::rnd_pos(uchar* record, uchar* position) {
   if (int error = leave_row()) return error;
   prepare_record(record);
   uint64_t row_id = mi_uint8korr(position + ref_length - sizeof(uint64_t));
-  pbxt_status status = judges_changes(ha_thd()) ? pbxt_fetch_unjudged(cursor_, row_id, record)
-                                                : pbxt_fetch(cursor_, row_id, record);
+  bool judges_later = holds_left_ && judges_changes(ha_thd());
+  pbxt_status status =
+      judges_later ? pbxt_fetch_unjudged(cursor_, row_id, record) : pbxt_fetch(cursor_, row_id, record);
   int error = found(status, HA_ERR_KEY_NOT_FOUND);
   if (likely(!table->vfield || record == table->record[0]) || error || !is_applier(ha_thd())) return error;
   return compute_virtual_columns(VCOL_UPDATE_FOR_REPLACE);

@@ -331,7 +331,7 @@ fn files_that_go_while_a_pass_reads_are_no_damage() {
             bench.db.scrub_step();
         }
         assert_eq!(
-            bench.told.take(),
+            bench.told.take_damage(),
             Vec::<String>::new(),
             "SC4: after {steps} steps"
         );
@@ -426,7 +426,7 @@ fn a_pass_takes_the_time_it_has_and_the_next_one_begins_behind_it() {
         "SC2: {half:?}"
     );
     assert_eq!(minutes(5 * 60 + 5)[5 * 60 + 4].passes, 2, "SC2: and again");
-    assert_eq!(bench.told.take(), Vec::<String>::new());
+    assert_eq!(bench.told.take_damage(), Vec::<String>::new());
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn a_sound_database_is_sound_beside_writers_merges_checkpoints_and_drops() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    assert_eq!(told.take(), Vec::<String>::new(), "SC4, SC5");
+    assert_eq!(told.take_damage(), Vec::<String>::new(), "SC4, SC5");
     assert_eq!(db.scrub_status().damage_found, 0);
     assert!(db.maintenance_status().checkpoints > 4, "files came and went");
 }
@@ -117,7 +117,7 @@ fn the_thread_scrubs_when_told_and_ends_with_the_database() {
         "SC7: {:?}",
         began.elapsed()
     );
-    assert_eq!(told.take(), Vec::<String>::new());
+    assert_eq!(told.take_damage(), Vec::<String>::new());
 }
 
 /// One key.
@@ -304,7 +304,7 @@ fn patient_pass(bench: &Scrubbed) -> Vec<String> {
             bench.clock.advance_millis(1_000);
         }
     }
-    bench.told.take()
+    bench.told.take_damage()
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
-use parking_lot::Mutex;
+#[path = "told.rs"]
+mod told;
+
 use pbxt::{Database, Options, Progress, Simulation, WaitObserver};
 use pbxt_io::Disk;
 use pbxt_sim::client::Client;
@@ -10,31 +12,10 @@ use pbxt_sim::table::{LARGE, PlayRow, PlayTable};
 use pbxt_sim::world::geometry;
 use pbxt_testkit::{SimClock, SimDisk};
 use std::sync::Arc;
+pub(crate) use told::Told;
 
 /// Rows of `t` that stand in runs when a database is filled.
 pub(crate) const ROWS: u32 = 600;
-
-/// Lines for the error log.
-#[derive(Debug, Default)]
-pub(crate) struct Told(Mutex<Vec<String>>);
-
-impl Told {
-    pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock())
-    }
-}
-
-impl WaitObserver for Told {
-    fn waiting(&self, _waiter: usize, _blocker: usize) {}
-    fn begin(&self, _host_session: usize) {}
-    fn end(&self, _host_session: usize) {}
-    fn is_killed(&self, _host_session: usize) -> bool {
-        false
-    }
-    fn damage(&self, text: &str) {
-        self.0.lock().push(text.to_owned());
-    }
-}
 
 /// See the module. Its clock is moved by the test.
 pub(crate) struct Scrubbed {
@@ -130,7 +111,7 @@ impl Scrubbed {
                 "SC7: at once, without a pause"
             );
         }
-        self.told.take()
+        self.told.take_damage()
     }
 
     /// Names of the files that begin so.

@@ -21,6 +21,13 @@ pub(crate) struct Lines {
 #[derive(Debug, Default)]
 pub(crate) struct Told(pub(crate) Mutex<Lines>);
 
+impl Told {
+    /// Lines about damage since the last call.
+    pub(crate) fn take_damage(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().damage)
+    }
+}
+
 impl WaitObserver for Told {
     fn waiting(&self, _waiter: usize, _blocker: usize) {}
     fn begin(&self, _host_session: usize) {}
