@@ -198,6 +198,11 @@ int ha_pbxt::extra(enum ha_extra_function operation) {
     case HA_EXTRA_NO_KEYREAD:
       is_merged_ = false;
       break;
+    case HA_EXTRA_NO_CACHE:
+      // Said between rnd_init and the first row by an UPDATE of several tables that comes back to those that
+      // fit.
+      refers_to_changes_ = !scan_open_ && pending_ == Pending::kNothing;
+      break;
     case HA_EXTRA_BEGIN_COPY:
     case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
       return begin_copy();
@@ -212,7 +217,7 @@ int ha_pbxt::reset() {
   cond_pop();
   if (cursor_) pbxt_cursor_reset(cursor_);  // none after a TRUNCATE that could not open the table again
   pending_ = Pending::kNothing;
-  seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = is_left_ = false;
+  seek_is_current_ = range_end_set_ = in_range_first_ = scan_open_ = is_left_ = is_settled_ = false;
   computes_ = Computed::kNothing;
   columns_changed_ = true;
   return 0;

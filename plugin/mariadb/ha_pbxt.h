@@ -83,6 +83,8 @@ class ha_pbxt final : public handler {
   int index_prev(uchar* record) override;
   int index_first(uchar* record) override;
   int index_last(uchar* record) override;
+  int index_read_idx_map(uchar* record, uint index, const uchar* key, key_part_map map,
+                         ha_rkey_function mode) override;
   int index_next_same(uchar* record, const uchar* key, uint key_length) override;
   int read_range_first(const key_range* start, const key_range* end, bool equal, bool sorted) override;
   /* ha_pbxt_ranges.cc */
@@ -221,7 +223,10 @@ class ha_pbxt final : public handler {
   void note_match();
   int hold_left_row();
   /* Before the next row. */
-  int leave_row() { return unlikely(is_left_) ? hold_left_row() : 0; }
+  int leave_row() { return unlikely(holds_left_) ? leave_row_to_change() : 0; }
+  int leave_row_to_change();
+  int hold_marked_row();
+  ha_pbxt* shows_row();
   uint parts_in(uint index, key_part_map map) const;
   int start_pending();
   int compute_key();
@@ -314,7 +319,10 @@ class ha_pbxt final : public handler {
   bool scan_moved_ = false; /* since position() was last called */
   bool holds_left_ = false; /* rule T57: rows to be changed that are left as they are */
   bool is_left_ = false;    /* the row read last, so far */
-  ha_rows matched_ = 0;     /* rows to be changed that the present reads have found */
+  bool is_settled_ = false; /* it has been changed, or held */
+  /* Rows are read by reference because they are going to be changed, or may be. */
+  bool refers_to_changes_ = false;
+  ha_rows matched_ = 0; /* rows to be changed that the present reads have found */
   bool is_clone_ = false;
   bool is_merged_ = false;        /* its scan is the first of those that are merged by row reference */
   bool condition_pushed_ = false; /* table scans may leave out rows */

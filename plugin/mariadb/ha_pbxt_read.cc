@@ -8,6 +8,7 @@
  * row id is used to find the row again.
  */
 #include "error_map.h"
+#include "ha_partition.h"
 #include "ha_pbxt.h"
 #include "pushed_condition.h"
 #include "row_limit.h"
@@ -24,11 +25,16 @@ bool only_deletes(const TABLE* table, THD* thd) {
   return is_delete && !table->versioned() && !table->s->period.name;
 }
 
+bool updates_several(THD* thd) {
+  return thd_sql_command(thd) == SQLCOM_UPDATE_MULTI;
+}
+
 /* Rule T45: rows that are read by reference are judged when they are changed, deleted or held, of which a
- * statement like these does one with each that fits. An UPDATE of several tables holds none. */
+ * statement like these does one with each that fits. */
 bool judges_changes(THD* thd) {
   int command = thd_sql_command(thd);
-  return command == SQLCOM_UPDATE || command == SQLCOM_DELETE || command == SQLCOM_DELETE_MULTI;
+  return command == SQLCOM_UPDATE || command == SQLCOM_UPDATE_MULTI || command == SQLCOM_DELETE ||
+         command == SQLCOM_DELETE_MULTI;
 }
 
 /* The server gives search modes for DESC parts in index order already. */
@@ -133,6 +139,29 @@ int ha_pbxt::hold_left_row() {
   return fail(pbxt_hold_row(cursor_));
 }
 
+/* The handler that read the row which the server has in its hand: scans that are merged belong to clones,
+ * and of a partitioned table it is that of a part. */
+ha_pbxt* ha_pbxt::shows_row() {
+  if (!table->part_info) return static_cast<ha_pbxt*>(table->file);
+  table->file->position(table->record[1]);
+  handler** files = static_cast<ha_partition*>(table->file)->get_child_handlers();
+  return static_cast<ha_pbxt*>(files[uint2korr(table->file->ref)]);
+}
+
+/* An UPDATE of several tables changes rows of the first one as they come, and marks those that fit. */
+int ha_pbxt::hold_marked_row() {
+  ha_pbxt* file = shows_row();
+  bool is_settled = file->is_settled_;
+  file->is_settled_ = true;
+  return is_settled ? 0 : file->hold_left_row();
+}
+
+int ha_pbxt::leave_row_to_change() {
+  int error = table->status & STATUS_UPDATED ? hold_marked_row() : is_left_ ? hold_left_row() : 0;
+  is_settled_ = false;
+  return error;
+}
+
 int ha_pbxt::start_pending() {
   Pending what = pending_;
   pending_ = Pending::kNothing;
@@ -168,6 +197,7 @@ int ha_pbxt::rnd_init(bool scan) {
   seek_is_current_ = range_end_set_ = false;
   pending_ = scan ? Pending::kScan : Pending::kNothing;
   matched_ = 0;
+  refers_to_changes_ = table->part_info != nullptr;
   return 0;
 }
 
@@ -177,6 +207,9 @@ int ha_pbxt::rnd_end() {
 }
 
 int ha_pbxt::end_scan() {
+  // Behind the last row of LIMIT nothing was asked for.
+  if (unlikely(holds_left_ && scan_open_ && table->status & STATUS_UPDATED))
+    if (int error = hold_marked_row()) print_error(error, MYF(0));
   is_left_ = false;
   pending_ = Pending::kNothing;
   computes_ = Computed::kNothing;
@@ -295,6 +328,8 @@ int ha_pbxt::rnd_pos(uchar* record, uchar* position) {
   pbxt_status status =
       judges_later ? pbxt_fetch_unjudged(cursor_, row_id, record) : pbxt_fetch(cursor_, row_id, record);
   int error = found(status, HA_ERR_KEY_NOT_FOUND);
+  if (unlikely(judges_later && refers_to_changes_ && !error && updates_several(ha_thd())))
+    error = hold_left_row();
   if (likely(!table->vfield || record == table->record[0]) || error || !is_applier(ha_thd())) return error;
   return compute_virtual_columns(VCOL_UPDATE_FOR_REPLACE);
 }
@@ -339,6 +374,13 @@ int ha_pbxt::index_read_map(uchar* record, const uchar* key, key_part_map map, h
   seek_length_ = 0;
   for (uint i = 0; i < parts; i++) seek_length_ += part[i].store_length;
   return seek(record, key, parts, how);
+}
+
+/* The one row of a table, read before its join begins. */
+int ha_pbxt::index_read_idx_map(uchar* record, uint index, const uchar* key, key_part_map map,
+                                ha_rkey_function mode) {
+  int error = handler::index_read_idx_map(record, index, key, map, mode);
+  return !error && holds_left_ && updates_several(ha_thd()) ? hold_left_row() : error;
 }
 
 int ha_pbxt::index_read_last_map(uchar* record, const uchar* key, key_part_map map) {

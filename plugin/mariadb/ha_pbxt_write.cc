@@ -144,6 +144,7 @@ int ha_pbxt::end_bulk_insert() {
 
 int ha_pbxt::update_row(const uchar* old_record, const uchar* new_record) {
   is_left_ = false;
+  is_settled_ = true;
   int error =
       unlikely(keeps_former_) ? update_stamped(old_record, new_record) : store(old_record, new_record);
   if (error) return error;

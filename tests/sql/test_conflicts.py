@@ -96,12 +96,24 @@ CHANGES_OF_NOTHING = {
     "last of its limit": "UPDATE t SET v = n WHERE n >= 5 LIMIT 1",
     "by ranges": "UPDATE t SET v = n WHERE n IN (4, 5, 6)",
     "in a function": "SELECT change_nothing()",
+    "of two tables, while it reads": "UPDATE t STRAIGHT_JOIN o ON o.n = t.n SET t.v = t.n",
+    "of two tables, the last of a limit": "UPDATE t STRAIGHT_JOIN o ON o.n = t.n SET t.v = t.n WHERE t.n >= 5 LIMIT 1",
+    "of two tables, afterwards": "UPDATE o STRAIGHT_JOIN t ON o.n = t.n SET t.v = t.n",
+    "of both tables": "UPDATE t JOIN o ON o.n = t.n SET t.v = o.n, o.v = t.n",
+    "of two tables, by a range": "UPDATE t FORCE INDEX (v) STRAIGHT_JOIN o ON o.v = t.v SET t.n = o.v WHERE t.v BETWEEN 4 AND 6",
+    "of two tables, by ranges": "UPDATE t STRAIGHT_JOIN o ON o.n = t.n SET t.v = o.v WHERE t.n IN (4, 5, 6)",
+    "of two tables, by a key": "UPDATE t FORCE INDEX (v) STRAIGHT_JOIN o ON o.n = t.n SET t.n = o.v WHERE t.v = 5",
+    "of two tables, by merged keys": "UPDATE t STRAIGHT_JOIN o ON o.n = t.n SET t.v = o.v WHERE t.n = 5 OR t.v = 5",
+    "of two tables, one row": "UPDATE t JOIN o ON o.n = t.n SET t.v = o.v WHERE t.n = 5",
+    "of two tables, in order": "UPDATE t STRAIGHT_JOIN o ON o.n = t.n SET t.v = o.n ORDER BY t.v + 0 DESC LIMIT 8",
 }
 
 
 @pytest.fixture
 def changed_by_nothing(table):
     table.ok("CREATE FUNCTION change_nothing() RETURNS INT MODIFIES SQL DATA BEGIN UPDATE t SET v = 5 WHERE n = 5; RETURN 1; END")
+    table.ok("CREATE TABLE o LIKE t")
+    table.ok("INSERT INTO o SELECT * FROM t")
     return table
 
 
@@ -140,6 +152,7 @@ def test_that_the_last_row_cannot_be_held_is_told_with_a_binary_log_too(own_serv
     with Database(server, "d", "PBXT") as db:
         db.ok("CREATE TABLE t (n INT PRIMARY KEY, v INT, KEY (v)) ENGINE=PBXT")
         db.ok("INSERT INTO t SELECT seq, seq FROM seq_1_to_10")
+        db.ok("CREATE TABLE o AS SELECT * FROM t")
         db.ok("CREATE FUNCTION change_nothing() RETURNS INT DETERMINISTIC MODIFIES SQL DATA BEGIN UPDATE t SET v = 5 WHERE n = 5 LIMIT 1; RETURN 1; END")
         ends = [
             "UPDATE t SET v = n WHERE n = 5 OR v = 5 ORDER BY n DESC LIMIT 1",
@@ -163,9 +176,12 @@ def test_that_the_last_row_cannot_be_held_is_told_with_a_binary_log_too(own_serv
     "UPDATE t FORCE INDEX (v) SET v = n WHERE v BETWEEN 4 AND 6 AND n + 0 = 5", "UPDATE t SET v = n WHERE v + 0 = 5 ORDER BY v LIMIT 3",
     "UPDATE t SET v = n WHERE n = 5 OR v = 5", "UPDATE t SET v = n WHERE n >= 5 AND n < 6 AND v > 0 ORDER BY n DESC",
     "UPDATE t FORCE INDEX (v) SET n = n WHERE v >= 5 AND v < 6 AND n > 0 ORDER BY v DESC LIMIT 2",
+    "UPDATE t STRAIGHT_JOIN o ON o.n = t.n SET t.v = t.n WHERE t.v + 0 = 5", "UPDATE o STRAIGHT_JOIN t ON o.n = t.n SET t.v = t.n WHERE t.v + 0 = 5",
+    "UPDATE t STRAIGHT_JOIN o ON o.v = t.v SET t.v = o.n WHERE (t.n = 5 OR t.v = 4) AND o.n + 0 = 5",
+    "UPDATE t STRAIGHT_JOIN o ON o.v = t.v SET t.v = t.n WHERE o.n + t.n = 10 ORDER BY t.v + 0 LIMIT 3",
 ])
-def test_rows_that_do_not_match_are_neither_locked_nor_judged(table, change):
-    mine, theirs = snapshot(table.session()), table.session()
+def test_rows_that_do_not_match_are_neither_locked_nor_judged(changed_by_nothing, change):
+    mine, theirs = snapshot(changed_by_nothing.session()), changed_by_nothing.session()
     theirs.ok("SET pbxt_lock_wait_timeout = 1")
     theirs.ok("UPDATE t SET v = 40 WHERE n = 4")
     assert mine.affected(change) == 0
