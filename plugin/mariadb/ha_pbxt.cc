@@ -268,10 +268,11 @@ int ha_pbxt::bind(THD* thd, thr_lock_type lock_type) {
     binding_.lock_mode = PBXT_LOCK_SHARED;
   bool by_snapshot = (binding_.for_write || is_clone_) && !pbxt_reads_newest(cursor_, session->core());
   holds_left_ = binding_.for_write && by_snapshot;
-  // Rule T45: rows that a merged scan finds by its snapshot are judged when they are locked or changed.
+  // Rule T45: rows that a merged scan finds by its snapshot are judged when they are locked or changed. Only
+  // the scan can leave out rows that others have locked.
   if (is_clone_ && by_snapshot) {
     binding_.for_write = 0;
-    binding_.lock_mode = PBXT_LOCK_NONE;
+    if (!binding_.skip_locked) binding_.lock_mode = PBXT_LOCK_NONE;
   }
   all_columns_ = binding_.for_write && !is_clone_;
   columns_changed_ = true;

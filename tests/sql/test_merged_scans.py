@@ -285,3 +285,29 @@ def test_rows_of_merged_scans_that_do_not_match_are_not_judged(unions, kind, pla
     unions.ok("UPDATE t SET v = v + 1000 WHERE id = 2003")
     mine.fails(change_of(kind, plan), 1020)
     mine.ok("ROLLBACK")
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("partitions", ["", "ALTER TABLE t PARTITION BY HASH (id) PARTITIONS 3"])
+@pytest.mark.parametrize("lock", ["FOR UPDATE", "LOCK IN SHARE MODE"])
+@pytest.mark.parametrize("level", [*LEVELS, "SERIALIZABLE"])
+@pytest.mark.parametrize("plan", UNIONS)
+def test_merged_scans_leave_out_locked_rows(unions, plan, level, lock, partitions):
+    """SKIP LOCKED: a row that others hold is passed over by the scan that comes to it, for it is too late when it is read by reference."""
+    if partitions:
+        unions.ok(partitions)
+    mine, other = unions.session(), unions.session()
+    mine.ok(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+    other.ok("BEGIN")
+    other.ok("UPDATE t SET s = 'taken' WHERE id = 503")
+    other.ok("DELETE FROM t WHERE id = 1003")
+    other.ok("SELECT id FROM t WHERE id = 1503 FOR UPDATE")
+    question = "SELECT id FROM " + UNIONS[plan].format("") + " ORDER BY s, id LIMIT 4 " + lock + " SKIP LOCKED"
+    assert plan in mine.rows("EXPLAIN " + question)[0][9]
+    mine.ok("BEGIN")
+    assert mine.rows(question) == [(3,), (2003,), (2503,), (3003,)]
+    unions.run("SET SESSION pbxt_lock_wait_timeout = 1")
+    unions.fails("UPDATE t SET s = 'late' WHERE id = 2003", 1205)
+    other.ok("ROLLBACK")
+    assert mine.rows(question) == [(3,), (503,), (1003,), (1503,)]
+    mine.ok("COMMIT")
