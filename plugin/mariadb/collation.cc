@@ -57,6 +57,8 @@ size_t fixed_weights(const PartWeights& part, const uint8_t* source, size_t leng
   if (capacity < part.fixed_length) return part.fixed_length;
   uint flags = MY_STRXFRM_PAD_WITH_SPACE | MY_STRXFRM_PAD_TO_MAXLEN;
   size_t got = xfrm(part, target, part.fixed_length, source, length, flags);
+  // Thai without padding (tis620_thai_nopad_ci) is compared as strings of C, which end with a zero.
+  if (!part.pads) got = strnlen(reinterpret_cast<const char*>(target), got);
   if (got < part.fixed_length) memset(target + got, 0, part.fixed_length - got);
   return part.fixed_length;
 }
