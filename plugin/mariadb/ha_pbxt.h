@@ -174,6 +174,7 @@ class ha_pbxt final : public handler {
     return binding_.lock_mode != PBXT_LOCK_NONE || binding_.for_write || reads_newest_;
   }
   bool skips_rows_it_cannot_change() const;
+  bool may_delete_ahead() const;
   bool looks_up_itself() const;
   bool is_asked_for_overlap(const uchar* record) const;
   bool checks_uniqueness(uint index) const;

@@ -311,3 +311,20 @@ def test_merged_scans_leave_out_locked_rows(unions, plan, level, lock, partition
     other.ok("ROLLBACK")
     assert mine.rows(question) == [(3,), (503,), (1003,), (1503,)]
     mine.ok("COMMIT")
+
+
+@pytest.mark.pbxt_only
+@pytest.mark.parametrize("verb", ["DELETE FROM t", "DELETE t FROM t"])
+@pytest.mark.parametrize("where", ["v = 3 OR w = 3", "v < 4 OR w IN (3, 4)", "v = 3 AND w = 3"])
+def test_a_delete_passes_over_rows_that_its_actions_have_removed(unions, verb, where):
+    """Children of rows that it deletes, to which its scans would come afterwards, or have come already."""
+    unions.ok("ALTER TABLE t ADD up INT, ADD FOREIGN KEY (up) REFERENCES t (id) ON DELETE CASCADE")
+    unions.ok("UPDATE t SET w = 3 WHERE id % 500 = 7")
+    unions.ok("UPDATE t SET up = id - 500 WHERE id % 500 = 3 AND id > 503")
+    unions.ok("UPDATE t SET up = id - 4 WHERE id % 500 = 7")
+    unions.ok("UPDATE t SET up = 503 WHERE id BETWEEN 20 AND 29")
+    unions.rows("ANALYZE TABLE t")
+    unions.ok(f"{verb} WHERE {where}")
+    assert unions.value("SELECT COUNT(*) FROM t") == 10000 - 20 - 20 - 10
+    assert unions.rows(f"SELECT id FROM t IGNORE INDEX (v, w, wv) WHERE up IS NOT NULL OR ({where})") == []
+    assert unions.rows("CHECK TABLE t EXTENDED")[-1][3] == "OK"
