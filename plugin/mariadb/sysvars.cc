@@ -156,9 +156,10 @@ MYSQL_THDVAR_BOOL(
   X(dlog_lev2_cache_enabled, "nothing: it has no counterpart")                     \
   X(enable_replication, "the server's replication: see the guide")
 
+/* Some were switches, which an old settings file may name without a value. */
 #define PBXT_DECLARE_OLD(name, instead)                                         \
   char* old_##name;                                                             \
-  MYSQL_SYSVAR_STR(name, old_##name, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY, \
+  MYSQL_SYSVAR_STR(name, old_##name, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY, \
                    "Setting of an earlier PBXT, accepted without effect; use " instead, NULL, NULL, NULL);
 PBXT_OLD_SETTINGS(PBXT_DECLARE_OLD)
 #undef PBXT_DECLARE_OLD
@@ -187,12 +188,23 @@ struct st_mysql_sys_var* system_variables[] = {MYSQL_SYSVAR(data_dir),
 /* A number without its M or G would leave the engine no room to work in. */
 constexpr ulonglong kCacheLeast = 1 << 20;
 
+ulonglong memory_of_machine() {
+  long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+  return pages > 0 && bytes > 0 ? static_cast<ulonglong>(pages) * static_cast<ulonglong>(bytes)
+                                : ULONGLONG_MAX;
+}
+
 Settings settings_at_start() {
   if (cache_size != 0 && cache_size < kCacheLeast) {
     sql_print_warning("PBXT: pbxt_cache_size is given in bytes, and %llu are too few: %llu are used",
                       cache_size, kCacheLeast);
     cache_size = kCacheLeast;
   }
+  if (ulonglong memory = memory_of_machine(); cache_size > memory)
+    sql_print_warning(
+        "PBXT: pbxt_cache_size is %llu bytes, and the machine has %llu: the system ends the server "
+        "when they are used up; give it less",
+        cache_size, memory);
   return Settings{data_dir,          cache_size,         static_cast<uint8_t>(direct_io),
                   encryption_key_id, encrypt_files != 0, static_cast<bool>(restore_definitions)};
 }

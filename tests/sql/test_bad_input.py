@@ -478,8 +478,15 @@ def test_a_cache_of_bytes_that_were_meant_to_be_megabytes_is_told_and_not_taken(
     assert [line for line in engine_lines(server.log_text()) if "pbxt_cache_size is given in bytes" in line]
 
 
+def test_a_cache_larger_than_the_machine_is_told(own_server):
+    server = own_server("--pbxt-cache-size=100T")
+    lines = [line for line in engine_lines(server.log_text()) if "pbxt_cache_size is 109951162777600 bytes" in line]
+    assert lines and "give it less" in lines[0]
+
+
 def test_a_setting_of_the_old_engine_is_accepted_with_a_warning(own_server):
-    server = own_server("--pbxt-index-cache-size=64M", "--pbxt-trx-log-threshold=32M", "--pbxt-enable-replication=1")
+    switches = ("--pbxt-enable-replication", "--skip-pbxt-support-xa")
+    server = own_server("--pbxt-index-cache-size=64M", "--pbxt-trx-log-threshold=32M", *switches)
     session = Session(server, None, "PBXT")
     session.ok("CREATE DATABASE d")
     session.ok("USE d")
@@ -487,7 +494,7 @@ def test_a_setting_of_the_old_engine_is_accepted_with_a_warning(own_server):
     session.close()
     lines = [line for line in engine_lines(server.log_text()) if "pbxt_index_cache_size" in line]
     assert lines and "pbxt_cache_size" in lines[0], "the warning must name the setting to use instead"
-    for other in ("pbxt_trx_log_threshold", "pbxt_enable_replication"):
+    for other in ("pbxt_trx_log_threshold", "pbxt_enable_replication", "pbxt_support_xa"):
         assert [line for line in engine_lines(server.log_text()) if other in line], other
 
 
