@@ -29,3 +29,11 @@ def test_a_script_asked_for_help_or_for_nonsense_explains_itself_and_does_nothin
     assert answer.returncode == code, answer
     purpose = (ROOT / script).read_text().splitlines()[1].removeprefix("# ")
     assert purpose in (answer.stdout if code == 0 else answer.stderr), answer
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_a_port_that_there_is_not_starts_no_server(tmp_path, port):
+    command = [ROOT / "scripts" / "server", "--datadir", tmp_path / "data", "start", "--port", port]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 2 and f"{port} is no port" in answer.stderr, answer
+    assert not (tmp_path / "data").exists(), answer
