@@ -36,11 +36,12 @@ static ST_FIELD_INFO pbxt_txn_columns[] = {Column("TXN_ID", ULonglong(), NULLABL
                                            CEnd()};
 
 /* What is locked: the same columns in both tables. */
-#define PBXT_LOCKED_COLUMNS                                                                               \
-  Column("TABLE_SCHEMA", Varchar(NAME_CHAR_LEN), NULLABLE),                                               \
-      Column("TABLE_NAME", Varchar(NAME_CHAR_LEN), NULLABLE), Column("LOCK_KIND", Varchar(16), NOT_NULL), \
-      Column("LOCK_MODE", Varchar(16), NOT_NULL), Column("INDEX_NAME", Varchar(NAME_CHAR_LEN), NULLABLE), \
-      Column("ROW_ID", ULonglong(), NULLABLE), Column("KEY_IMAGE", Varchar(160), NULLABLE)
+#define PBXT_LOCKED_COLUMNS                                                                            \
+  Column("TABLE_SCHEMA", Varchar(NAME_CHAR_LEN), NULLABLE),                                            \
+      Column("TABLE_NAME", Varchar(pbxt::kTableNameChars), NULLABLE),                                  \
+      Column("LOCK_KIND", Varchar(16), NOT_NULL), Column("LOCK_MODE", Varchar(16), NOT_NULL),          \
+      Column("INDEX_NAME", Varchar(NAME_CHAR_LEN), NULLABLE), Column("ROW_ID", ULonglong(), NULLABLE), \
+      Column("KEY_IMAGE", Varchar(160), NULLABLE)
 
 static ST_FIELD_INFO pbxt_lock_columns[] = {Column("TXN_ID", ULonglong(), NOT_NULL),
                                             Column("CONNECTION_ID", ULonglong(), NULLABLE),
@@ -70,6 +71,20 @@ std::string decoded(const std::string& part) {
   char name[NAME_LEN + 1];
   size_t length = filename_to_tablename(part.c_str(), name, sizeof(name), true);
   return std::string(name, length);
+}
+
+/* Parts of a table are `table#P#part`, and with subparts `table#P#part#SP#subpart`: in a path these are the
+ * only '#' of a name that somebody gave. */
+std::string decoded_table(const std::string& file) {
+  std::string name;
+  size_t from = 0;
+  for (const char* mark : {"#P#", "#SP#"}) {
+    size_t at = file.find(mark, from);
+    if (at == std::string::npos) break;
+    name += decoded(file.substr(from, at - from)) + mark;
+    from = at + strlen(mark);
+  }
+  return name + decoded(file.substr(from));
 }
 
 const char* const kTxnStates[] = {"active", "waiting", "prepared", "detached"};
@@ -217,13 +232,13 @@ void split_path(pbxt_text path, std::string* schema, std::string* table) noexcep
   std::string all(path.bytes, path.len);
   size_t last = all.rfind('/');
   if (last == std::string::npos) {
-    *table = decoded(all);
+    *table = decoded_table(all);
     return;
   }
   size_t first = last == 0 ? std::string::npos : all.rfind('/', last - 1);
   first = first == std::string::npos ? 0 : first + 1;
   *schema = decoded(all.substr(first, last - first));
-  *table = decoded(all.substr(last + 1));
+  *table = decoded_table(all.substr(last + 1));
 }
 
 bool may_see(THD* thd) {

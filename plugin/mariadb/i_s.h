@@ -79,6 +79,9 @@ struct Listing {
   bool failed;
 };
 
+/* Three names, of a table, a part and a subpart, and what stands between them. */
+constexpr uint kTableNameChars = 3 * NAME_CHAR_LEN + 7;
+
 /* "./schema/table" as the two names that people know; a temporary table has a path of the server's own
  * making. */
 void split_path(pbxt_text path, std::string* schema, std::string* table) noexcept;

@@ -15,7 +15,7 @@ namespace Show {
 
 #define PBXT_TABLE_COLUMNS                                  \
   Column("TABLE_SCHEMA", Varchar(NAME_CHAR_LEN), NULLABLE), \
-      Column("TABLE_NAME", Varchar(NAME_CHAR_LEN), NULLABLE)
+      Column("TABLE_NAME", Varchar(pbxt::kTableNameChars), NULLABLE)
 #define PBXT_NUMBER(name) Column(name, ULonglong(), NOT_NULL)
 #define PBXT_NUMBER_OR_NULL(name) Column(name, ULonglong(), NULLABLE)
 

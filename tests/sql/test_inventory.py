@@ -47,6 +47,22 @@ def test_a_table_and_its_indexes_are_listed_with_what_they_take(db):
     assert indexes == [("PRIMARY", 1, 1, 1), ("kw", 1, 1, 1), ("kv", 0, 1, 1)]
 
 
+def test_parts_of_a_table_have_its_name_and_theirs(db):
+    db.ok("CREATE TABLE `tä-b` (n INT PRIMARY KEY) ENGINE=PBXT PARTITION BY RANGE (n) (PARTITION `pü-1` VALUES LESS THAN (5), PARTITION q VALUES LESS THAN MAXVALUE)")
+    long = "é" * 60
+    db.ok(
+        f"CREATE TABLE `{long}` (n INT, v INT) ENGINE=PBXT PARTITION BY RANGE (n) SUBPARTITION BY HASH (v)"
+        f" (PARTITION p VALUES LESS THAN MAXVALUE (SUBPARTITION `{long}`, SUBPARTITION s))"
+    )
+    names = [row[0] for row in db.rows(f"SELECT TABLE_NAME FROM information_schema.PBXT_TABLES WHERE TABLE_SCHEMA = '{db.name}'")]
+    assert set(names) == {"tä-b#P#pü-1", "tä-b#P#q", f"{long}#P#p#SP#{long}", f"{long}#P#p#SP#s"}
+    db.ok("BEGIN")
+    db.ok("INSERT INTO `tä-b` VALUES (1)")
+    locks = db.rows("SELECT DISTINCT TABLE_NAME FROM information_schema.PBXT_LOCKS WHERE CONNECTION_ID = CONNECTION_ID()")
+    assert ("tä-b#P#pü-1",) in locks
+    db.ok("ROLLBACK")
+
+
 def test_runs_add_up_to_tables_and_indexes(db):
     make(db)
     of = f"FROM information_schema.PBXT_RUNS r WHERE r.TABLE_SCHEMA = '{db.name}'"
