@@ -28,7 +28,7 @@ const MANIFEST_MARK: &[u8] = b"PBXTMAN1";
 pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Outcome<Verdict> {
     let path = &args.path;
     if path.is_dir() {
-        refuse_options(args)?;
+        refuse_options_of_files(args)?;
         let lock = if args.open { Lock::Held } else { Lock::Free };
         return inspect_directory::inspect(&Directory::open(path, lock)?, args.open, out);
     }
@@ -39,6 +39,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Outcome<Verdict> {
 fn file(path: &Path, args: &InspectArgs, out: &mut dyn Write) -> Outcome<bool> {
     let (parent, name) = split(path)?;
     if NAMES.contains(&name.as_str()) {
+        refuse_options(args, "a manifest", &[])?;
         return inspect_manifest::inspect(path, out);
     }
     let disk = keyed_disk::open(&parent)?;
@@ -59,6 +60,12 @@ fn file(path: &Path, args: &InspectArgs, out: &mut dyn Write) -> Outcome<bool> {
 }
 
 fn segment(path: &Path, header: &SegmentHeader, args: &InspectArgs, out: &mut dyn Write) -> Outcome<bool> {
+    let (kind, takes): (_, &[&str]) = match header.class {
+        SegmentClass::Hot => ("a hot segment", &["--from"]),
+        SegmentClass::Blob => ("a blob segment", &[]),
+        SegmentClass::Cold | SegmentClass::Meta => ("a piece file", &["--blocks", "--entries", "--section"]),
+    };
+    refuse_options(args, kind, takes)?;
     let store = store_of_one(path, header)?;
     match header.class {
         SegmentClass::Hot => {
@@ -156,7 +163,27 @@ fn refuse_others(first: &[u8], file: &str) -> Outcome<()> {
     )))
 }
 
-fn refuse_options(args: &InspectArgs) -> Outcome<()> {
+/// An option that the file does not take asked for something that would not be in the answer.
+fn refuse_options(args: &InspectArgs, kind: &str, takes: &[&str]) -> Outcome<()> {
+    let given = [
+        ("--open", args.open, "a directory"),
+        ("--from", args.from.is_some(), "a hot segment"),
+        ("--section", args.section.is_some(), "a piece file"),
+        ("--blocks", args.blocks, "a piece file"),
+        ("--entries", args.entries, "a piece file"),
+    ];
+    for (option, is_given, what) in given {
+        if is_given && !takes.contains(&option) {
+            return Err(Failure::Usage(format!(
+                "{option} is for {what}; '{}' is {kind}: leave the option out, or name {what}",
+                args.path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn refuse_options_of_files(args: &InspectArgs) -> Outcome<()> {
     if args.blocks || args.entries || args.section.is_some() || args.from.is_some() {
         let sentence = format!(
             "--blocks, --entries, --section and --from are for one file; '{}' is a directory: name a file in it",

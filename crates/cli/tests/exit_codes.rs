@@ -29,7 +29,8 @@ fn is_refused(arguments: &[&str], why: &str) {
 #[test]
 fn a_bad_file_of_keys_says_nothing_of_the_database() {
     let (directory, path) = filled();
-    for text in ["no key at all", "1;00\n", "Salted__and so on"] {
+    let long = "#".repeat((1 << 20) + 1);
+    for text in ["no key at all", "1;00\n", "Salted__and so on", &long] {
         let keys = key_file(directory.path(), "keys", text);
         for command in ["verify", "inspect"] {
             is_refused(
@@ -73,6 +74,37 @@ fn a_section_that_there_is_not_is_a_question_of_the_command_line() {
             &["inspect", text_of(&run), "--section", section],
             "has 1 section, numbered from 0",
         );
+    }
+}
+
+#[test]
+fn an_option_of_another_kind_of_file_is_refused_by_name() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let written = fill(directory.path());
+    let file = |name: &str| text_of(&directory.path().join(name)).to_owned();
+    let hot = file("hot-00000001.seg");
+    let run = file(&format!("meta-{:08x}.seg", written.run.raw()));
+    let (blob, manifest) = (file("blob-00000001.seg"), file("pbxt.manifest.a"));
+    for (file, kind) in [
+        (&hot, "a hot segment"),
+        (&run, "a piece file"),
+        (&blob, "a blob segment"),
+        (&manifest, "a manifest"),
+    ] {
+        assert_eq!(answer(&["inspect", file]).1, 0, "{kind}");
+        for (option, what) in [
+            ("--open", "a directory"),
+            ("--from=1", "a hot segment"),
+            ("--section=0", "a piece file"),
+            ("--blocks", "a piece file"),
+            ("--entries", "a piece file"),
+        ] {
+            if kind != what {
+                let name = option.split('=').next().expect("a name");
+                let why = format!("{name} is for {what}; '{file}' is {kind}: ");
+                is_refused(&["inspect", file, option], &why);
+            }
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 use pbxt_base::{Error, Result};
 use std::collections::HashMap;
 use std::fmt;
+use std::io::Read;
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -17,6 +18,8 @@ use zeroize::Zeroizing;
 pub(crate) const KEY_BYTES_MIN: usize = 16;
 /// Version of every key of a file of keys, which knows no others.
 const ONLY_VERSION: u32 = 1;
+/// Bytes that a file of keys has at most, here as in the server's plugin: a device that never ends is none.
+const FILE_BYTES_MAX: usize = 1 << 20;
 /// How files begin that OpenSSL has encrypted.
 const OPENSSL_MARK: &[u8] = b"Salted__";
 
@@ -83,8 +86,8 @@ impl KeyFile {
     /// Reads all keys of the file.
     pub fn open(path: &Path) -> Result<Self> {
         let file = path.display().to_string();
-        match std::fs::read(path) {
-            Ok(text) => Self::parse(&Zeroizing::new(text), &file),
+        match text_of(path) {
+            Ok(text) => Self::parse(&text, &file),
             Err(source) => Err(Error::Io {
                 file,
                 op: "read",
@@ -100,6 +103,9 @@ impl KeyFile {
             expected: expected.to_owned(),
             found: found.to_owned(),
         };
+        if text.len() > FILE_BYTES_MAX {
+            return Err(damaged(FILE_BYTES_MAX, "the end of the file", "more of it"));
+        }
         if text.starts_with(OPENSSL_MARK) {
             return Err(damaged(
                 0,
@@ -128,6 +134,15 @@ impl KeyFile {
         let path = path.to_owned();
         Ok(Self { path, keys })
     }
+}
+
+/// The file, or one byte more of it than it may have.
+fn text_of(path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
+    // Of its full size from the beginning, as in `key_of`.
+    let mut text = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX + 1));
+    let limit = FILE_BYTES_MAX as u64 + 1;
+    std::fs::File::open(path)?.take(limit).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 fn key_of(line: &[u8]) -> Option<(u32, SecretKey)> {
@@ -202,6 +217,19 @@ mod tests {
             );
             assert!(!refused.contains("0405"), "EN13: {refused}");
         }
+    }
+
+    #[test]
+    fn a_file_that_does_not_end_is_no_file_of_keys() {
+        let refused = KeyFile::open(Path::new("/dev/zero")).expect_err("zeros");
+        let place = "'/dev/zero' is damaged at offset 1048576: expected the end of the file";
+        assert!(refused.to_string().contains(place), "{refused}");
+        let mut longest = KEYS.as_bytes().to_vec();
+        longest.resize(FILE_BYTES_MAX, b'#');
+        assert_eq!(
+            KeyFile::parse(&longest, "keys").map(|keys| keys.keys.len()).ok(),
+            Some(2)
+        );
     }
 
     #[test]
