@@ -11,9 +11,8 @@ from sql_tools import Session, wait_for
 pytestmark = pytest.mark.pbxt_only
 
 ROWS = 40_000
-# The server shows the name of a partition as that of a file of old.
 LINES = (
-    "SELECT REPLACE(TABLE_NAME, '#mysql50#', '') AS name, INDEX_NAME, PREFIX_PARTS, ENTRIES_WHEN_SAMPLED, NEIGHBOURS_COMPARED, NEIGHBOURS_DIFFERING, SAMPLED, SAMPLED_BY, IS_SAVED"
+    "SELECT TABLE_NAME AS name, INDEX_NAME, PREFIX_PARTS, ENTRIES_WHEN_SAMPLED, NEIGHBOURS_COMPARED, NEIGHBOURS_DIFFERING, SAMPLED, SAMPLED_BY, IS_SAVED"
     " FROM information_schema.PBXT_INDEX_STATISTICS WHERE TABLE_SCHEMA = '{}' HAVING name LIKE '{}%' ORDER BY 1, 2, 3"
 )
 OK = "OK"
