@@ -88,9 +88,9 @@ handler::Table_flags ha_pbxt::table_flags() const {
  * takes no row for an error there. Of references that are sorted first it passes over those whose rows are
  * gone. */
 bool ha_pbxt::may_delete_ahead() const {
-  if (!referenced_by_foreign_key()) return false;
   int command = thd_sql_command(ha_thd());
-  return command == SQLCOM_DELETE || command == SQLCOM_DELETE_MULTI;
+  bool deletes = command == SQLCOM_DELETE || command == SQLCOM_DELETE_MULTI;
+  return deletes && referenced_by_foreign_key();
 }
 
 ulong ha_pbxt::index_flags(uint index, uint, bool) const {
