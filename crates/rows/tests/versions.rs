@@ -362,7 +362,7 @@ fn two_ways(stale: &mut Versions, versions: &Versions, model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
 
     #[test]
     fn rows_of_any_version_are_read_as_the_model_has_them(seed in any::<u64>()) {

@@ -35,7 +35,7 @@ fn play(steps: &[(usize, Step)], ended_max: usize) -> World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 4000 }))]
 
     #[test]
     fn those_that_commit_stand_in_one_order(steps in prop::collection::vec((0..CLIENTS, any_step()), 0..60)) {
