@@ -188,23 +188,12 @@ struct st_mysql_sys_var* system_variables[] = {MYSQL_SYSVAR(data_dir),
 /* A number without its M or G would leave the engine no room to work in. */
 constexpr ulonglong kCacheLeast = 1 << 20;
 
-ulonglong memory_of_machine() {
-  long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
-  return pages > 0 && bytes > 0 ? static_cast<ulonglong>(pages) * static_cast<ulonglong>(bytes)
-                                : ULONGLONG_MAX;
-}
-
 Settings settings_at_start() {
   if (cache_size != 0 && cache_size < kCacheLeast) {
     sql_print_warning("PBXT: pbxt_cache_size is given in bytes, and %llu are too few: %llu are used",
                       cache_size, kCacheLeast);
     cache_size = kCacheLeast;
   }
-  if (ulonglong memory = memory_of_machine(); cache_size > memory)
-    sql_print_warning(
-        "PBXT: pbxt_cache_size is %llu bytes, and the machine has %llu: the system ends the server "
-        "when they are used up; give it less",
-        cache_size, memory);
   return Settings{data_dir,          cache_size,         static_cast<uint8_t>(direct_io),
                   encryption_key_id, encrypt_files != 0, static_cast<bool>(restore_definitions)};
 }

@@ -480,8 +480,9 @@ def test_a_cache_of_bytes_that_were_meant_to_be_megabytes_is_told_and_not_taken(
 
 def test_a_cache_larger_than_the_machine_is_told(own_server):
     server = own_server("--pbxt-cache-size=100T")
-    lines = [line for line in engine_lines(server.log_text()) if "pbxt_cache_size is 109951162777600 bytes" in line]
-    assert lines and "give it less" in lines[0]
+    lines = [line for line in engine_lines(server.log_text()) if "cache is to have 109951162777600 bytes" in line]
+    assert len(lines) == 1, "told once"
+    assert "give it less" in lines[0]
 
 
 def test_a_setting_of_the_old_engine_is_accepted_with_a_warning(own_server):

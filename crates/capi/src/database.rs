@@ -79,11 +79,7 @@ pub unsafe extern "C" fn pbxt_open(
             .to_string_lossy()
             .into_owned();
         let host = Arc::new(*host);
-        let cache_bytes = if options.cache_bytes == 0 {
-            default_cache_bytes()
-        } else {
-            options.cache_bytes
-        };
+        let cache_bytes = cache_bytes(options.cache_bytes, &host);
         let observer: Arc<PbxtHost> = Arc::clone(&host);
         let table_host: Arc<PbxtHost> = Arc::clone(&host);
         let engine_options = Options {
@@ -147,9 +143,18 @@ fn direct_io(option: u8) -> Result<DirectIo, Error> {
     }
 }
 
-/// A quarter of the machine's memory.
-fn default_cache_bytes() -> u64 {
-    pbxt_io::memory_bytes() / 4
+/// What was asked for, or a quarter of the machine's memory. More than all of that is told to the host.
+fn cache_bytes(option: u64, host: &PbxtHost) -> u64 {
+    let memory = pbxt_io::memory_bytes();
+    if option > memory {
+        host.note(
+            1,
+            &format!(
+                "the cache is to have {option} bytes, and the machine has {memory}: the system ends the process when they are used up; give it less"
+            ),
+        );
+    }
+    if option == 0 { memory / 4 } else { option }
 }
 
 /// See the header.
