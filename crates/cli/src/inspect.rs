@@ -28,7 +28,7 @@ const MANIFEST_MARK: &[u8] = b"PBXTMAN1";
 pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Outcome<Verdict> {
     let path = &args.path;
     if path.is_dir() {
-        refuse_options_of_files(args)?;
+        refuse_options(args, "a directory", &["--open"])?;
         let lock = if args.open { Lock::Held } else { Lock::Free };
         return inspect_directory::inspect(&Directory::open(path, lock)?, args.open, out);
     }
@@ -179,17 +179,6 @@ fn refuse_options(args: &InspectArgs, kind: &str, takes: &[&str]) -> Outcome<()>
                 args.path.display()
             )));
         }
-    }
-    Ok(())
-}
-
-fn refuse_options_of_files(args: &InspectArgs) -> Outcome<()> {
-    if args.blocks || args.entries || args.section.is_some() || args.from.is_some() {
-        let sentence = format!(
-            "--blocks, --entries, --section and --from are for one file; '{}' is a directory: name a file in it",
-            args.path.display()
-        );
-        return Err(Failure::Usage(sentence));
     }
     Ok(())
 }
