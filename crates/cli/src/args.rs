@@ -120,7 +120,8 @@ pub(crate) struct VerifyArgs {
     #[arg(long)]
     pub(crate) live: bool,
     /// Open the database too, in memory, and check every table as CHECK TABLE does: rows, indexes
-    /// and large values against each other. Nothing is written
+    /// and large values against each other. Tells damage from what a server that was killed left
+    /// unfinished. Nothing is written
     #[arg(long, conflicts_with = "live")]
     pub(crate) open: bool,
     /// Inside parts that take long, print how far they are every so many seconds; 0 for at every step

@@ -6,9 +6,9 @@
 //! Latches and I/O: reads image and tail once; takes the memory that the engine takes for them.
 
 use crate::directory::{Directory, Lock, Place, place_of};
-use crate::failure::{Failure, Outcome, is_unread};
+use crate::failure::{Failure, Outcome, Verdict, is_unread};
 use crate::piece_content::Content;
-use crate::report::Report;
+use crate::report::{Leftover, Report};
 use crate::scratch_disk::ScratchDisk;
 use crate::text::{count, size};
 use pbxt::{Action, Database, Error, ForeignKeyInfo, Options, RecordColumn, Session, Table, check_table};
@@ -130,6 +130,18 @@ impl Opened {
         }
         Ok(())
     }
+
+    /// Tells damage from what a server that was killed left behind, after `check`, which has read all that rows name.
+    fn settle(&self, report: &mut Report<'_>) -> Outcome<()> {
+        let (is_good, orphans) = (report.verdict() == Verdict::Good, self.orphans());
+        // Nobody sees the rows of a prepared transaction yet, nor checks their values.
+        let has_prepared = !self.db.prepared.xids().is_empty();
+        report.settle(|leftover| match leftover {
+            _ if !is_good => false,
+            Leftover::Piece(place) => orphans.contains(&place),
+            Leftover::Value => !has_prepared,
+        })
+    }
 }
 
 /// Columns of tables as the directory of a file tells them; or why it does not.
@@ -152,10 +164,14 @@ pub(crate) fn content_beside(directory: &Path, uuid: u128) -> Result<Content, St
 pub(crate) fn verify(directory: &Path, report: &mut Report<'_>) -> Outcome<()> {
     report.waiting(|| "the database is being opened in memory".into())?;
     match Opened::open(directory) {
-        Ok(opened) => opened.check(report),
-        Err(Error::Storage(error)) => report.finding(error),
-        Err(error) => report.sentence(&format!("'{}' cannot be opened: {error}", directory.display())),
+        Ok(opened) => {
+            opened.check(report)?;
+            return opened.settle(report);
+        }
+        Err(Error::Storage(error)) => report.finding(error)?,
+        Err(error) => report.sentence(&format!("'{}' cannot be opened: {error}", directory.display()))?,
     }
+    report.settle(|_| false)
 }
 
 /// Opens for a table of the directory.

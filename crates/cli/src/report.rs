@@ -5,6 +5,7 @@
 //! looked at, for want of a key, a right or a descriptor, each once. The exit code holds where nobody reads the lines: what is
 //! verified goes on without them until something is found.
 
+use crate::directory::Place;
 use crate::failure::{Failure, Outcome, Verdict, is_of_a_file, is_unread};
 use crate::text::count;
 use pbxt_base::{Error, Result};
@@ -14,6 +15,22 @@ use std::io::{ErrorKind, Write};
 
 /// What to do about most damage.
 const RESTORE: &str = "restore it from a backup";
+
+/// What a server that was killed may have left behind, and damage may look like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leftover {
+    /// A file of rows or index entries without an end.
+    Piece(Place),
+    /// Bytes that belong to no value.
+    Value,
+}
+
+/// Damage, unless it is left behind.
+struct Doubt {
+    leftover: Leftover,
+    error: Error,
+    what_to_do: &'static str,
+}
 
 /// See the module.
 pub(crate) struct Report<'o> {
@@ -25,6 +42,8 @@ pub(crate) struct Report<'o> {
     /// When something was said last.
     said: u64,
     findings: u64,
+    /// What is not said before the database was opened; none if it is not to be.
+    doubts: Option<Vec<Doubt>>,
     /// What was said of files that could not be looked at.
     unread: BTreeSet<String>,
     /// Nobody reads what is written.
@@ -41,14 +60,20 @@ impl<'o> Report<'o> {
             clock: SystemClock::new(),
             said: 0,
             findings: 0,
+            doubts: None,
             unread: BTreeSet::new(),
             is_unheard: false,
         }
     }
 
-    /// Findings so far.
+    /// Keeps back, until `settle`, what the opened database may show to be no damage.
+    pub(crate) fn keep_doubts(&mut self) {
+        self.doubts = Some(Vec::new());
+    }
+
+    /// Findings so far, with those that are kept back.
     pub(crate) fn findings(&self) -> u64 {
-        self.findings
+        self.findings + self.doubts.as_ref().map_or(0, |doubts| doubts.len() as u64)
     }
 
     /// What it comes to so far.
@@ -157,6 +182,55 @@ impl<'o> Report<'o> {
             other if is_unread(other) => self.unread(other),
             other => self.sentence(&other.to_string()),
         }
+    }
+
+    /// A finding, if it is not what a server that was killed left behind.
+    pub(crate) fn doubt(
+        &mut self,
+        leftover: Leftover,
+        error: Error,
+        what_to_do: &'static str,
+    ) -> Outcome<()> {
+        match &mut self.doubts {
+            Some(doubts) if matches!(error, Error::Corrupt { .. }) => {
+                doubts.push(Doubt {
+                    leftover,
+                    error,
+                    what_to_do,
+                });
+                Ok(())
+            }
+            _ => self.finding_with(&error, what_to_do),
+        }
+    }
+
+    /// Tells what was kept back: as findings, or as notes where it was left behind.
+    pub(crate) fn settle(&mut self, is_left_behind: impl Fn(Leftover) -> bool) -> Outcome<()> {
+        for doubt in self.doubts.take().unwrap_or_default() {
+            let Doubt {
+                leftover,
+                error,
+                what_to_do,
+            } = doubt;
+            match &error {
+                Error::Corrupt {
+                    file,
+                    offset,
+                    expected,
+                    found,
+                } if is_left_behind(leftover) => {
+                    let of_whom = match leftover {
+                        Leftover::Piece(_) => "nothing names the file, the next opening removes it",
+                        Leftover::Value => "no row names a value there",
+                    };
+                    self.progress(&format!(
+                        "note: '{file}' at offset {offset}: expected {expected}, found {found}: left by a server that was killed: {of_whom}"
+                    ))?;
+                }
+                _ => self.finding_with(&error, what_to_do)?,
+            }
+        }
+        Ok(())
     }
 
     /// The value, or a finding and nothing.

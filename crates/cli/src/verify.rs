@@ -13,7 +13,7 @@ use crate::inspect_directory::bare;
 use crate::manifest_file::Facts;
 use crate::manifests::{ManifestFile, NAMES};
 use crate::missing::{Missing, image_of};
-use crate::report::Report;
+use crate::report::{Leftover, Report};
 use crate::text::count;
 use crate::{opened, verify_files, verify_log};
 use pbxt_base::Error;
@@ -44,6 +44,9 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Outcome<Verdict> {
         return Err(Failure::Usage(sentence));
     }
     let mut report = Report::new(out, args.quiet, args.progress);
+    if args.open {
+        report.keep_doubts();
+    }
     manifests(&directory, &mut report)?;
     let mut subject = Subject {
         directory: &directory,
@@ -70,6 +73,7 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Outcome<Verdict> {
         if report.verdict() == Verdict::Good {
             opened::verify(&args.directory, &mut report)?;
         } else {
+            report.settle(|_| false)?;
             report.progress("tables: left out, because of what was said above")?;
         }
     }
@@ -168,7 +172,7 @@ fn unbegun(subject: &Subject<'_>, place: Place, report: &mut Report<'_>) -> Outc
     match place.0 {
         _ if is_told => report.finding(zeros()),
         SegmentClass::Cold | SegmentClass::Meta if !subject.live => {
-            report.finding_with(&zeros(), verify_files::UNFINISHED)
+            report.doubt(Leftover::Piece(place), zeros(), verify_files::UNFINISHED)
         }
         _ => Ok(()),
     }

@@ -8,7 +8,7 @@ use crate::directory::{Directory, Place};
 use crate::failure::Outcome;
 use crate::inspect_blob::dead_of;
 use crate::missing::image_of;
-use crate::report::Report;
+use crate::report::{Leftover, Report};
 use crate::text::{count, size};
 use crate::verify::{Subject, short_name};
 use pbxt::ImageNames;
@@ -25,11 +25,11 @@ const READ_BYTES: usize = 1 << 20;
 /// A checkpoint may replace the image that is being read; not so often.
 const IMAGES_ASKED: usize = 3;
 /// What to do about a piece file without an end, written by a life that was not closed in order.
-pub(crate) const UNFINISHED: &str = "either the server stopped while it wrote the file, or the file is damaged: 'pbxt inspect \
-     --open' calls it an orphan if nothing names it, which the next opening removes; else restore it from a backup";
+pub(crate) const UNFINISHED: &str = "either the server stopped while it wrote the file, or the file is damaged: 'pbxt verify \
+     --open' tells which; restore it from a backup if it is damage";
 /// What to do about bytes in a blob segment that belong to no value.
-const NO_VALUE: &str = "harmless if the server stopped while it wrote here, as no row names it then (CHECK TABLE reads every \
-     value that a row names); otherwise restore the file from a backup";
+const NO_VALUE: &str = "harmless if the server stopped while it wrote here, as no row names it then ('pbxt verify --open' and CHECK \
+     TABLE read every value that a row names); otherwise restore the file from a backup";
 
 /// Compares every sealed segment with its hash.
 pub(crate) fn sealed(subject: &Subject<'_>, store: &SegmentStore, report: &mut Report<'_>) -> Outcome<()> {
@@ -83,7 +83,9 @@ pub(crate) fn pieces(
             Err(_) if subject.live && is_of_this_life(subject, header) => {
                 report.progress(&format!("{name}: being written, left out"))?;
             }
-            Err(error) if may_be_unfinished(subject, header) => report.finding_with(&error, UNFINISHED)?,
+            Err(error) if may_be_unfinished(subject, header) => {
+                report.doubt(Leftover::Piece((header.class, header.id)), error, UNFINISHED)?;
+            }
             Err(error) => match names.file_in_words((header.class, header.id)) {
                 Some(words) => report.finding_of(error, &words)?,
                 None => report.finding(error)?,
@@ -208,8 +210,8 @@ fn values(
             !dead.iter().any(has_all)
         });
     }
-    for (_, damage) in &damages {
-        report.finding_with(damage, NO_VALUE)?;
+    for (_, damage) in damages {
+        report.doubt(Leftover::Value, damage, NO_VALUE)?;
     }
     Ok(walked)
 }

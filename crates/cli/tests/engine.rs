@@ -56,6 +56,21 @@ fn fill(directory: &Path, end: impl FnOnce(&Arc<Database>)) {
     wait_until_free(directory);
 }
 
+/// A database of `fill` as a process that is killed after `end` leaves it.
+fn killed(end: impl FnOnce(&Arc<Database>)) -> tempfile::TempDir {
+    let (directory, left) = (
+        tempfile::tempdir().expect("a directory"),
+        tempfile::tempdir().expect("a directory"),
+    );
+    fill(directory.path(), |db| {
+        end(db);
+        for (path, bytes, _) in state(directory.path()) {
+            std::fs::write(left.path().join(path.file_name().expect("a name")), bytes).expect("a copy");
+        }
+    });
+    left
+}
+
 fn first_of(directory: &Path, class: &str) -> PathBuf {
     let mut names: Vec<PathBuf> = state(directory).into_iter().map(|(path, ..)| path).collect();
     names.retain(|path| text_of(path).contains(&format!("/{class}-")));
@@ -205,10 +220,65 @@ fn a_file_that_the_checkpoint_names_and_that_is_gone_is_a_finding() {
     assert_eq!(code, 0, "all is as it was: {text}");
 }
 
+/// Files and values that end in the middle, of which nothing is named yet, beside some that are named.
+#[test]
+fn what_a_killed_server_left_behind_is_told_from_damage() {
+    let directory = killed(|db| {
+        let mut piece = PieceWriter::create(db.store(), SegmentClass::Cold).expect("a file");
+        piece.begin_section(77, 1);
+        piece
+            .push_block(b"k", 1, b"rows of nobody", pbxt_segment::Codec::Plain)
+            .expect("a block");
+        piece.end_section(b"k", &[]);
+        piece.finish().expect("a piece");
+    });
+    let path = directory.path().join("cold-00000002.seg");
+    let piece = std::fs::OpenOptions::new()
+        .write(true)
+        .open(path)
+        .expect("the piece");
+    piece.set_len(4200).expect("cut off");
+    std::fs::write(directory.path().join("meta-00000099.seg"), []).expect("a file");
+    let blob = directory.path().join("blob-00000001.seg");
+    let end = std::fs::metadata(&blob).expect("values").len();
+    overwrite(&blob, end, &[1; 64]);
+    let (text, code) = answer(&["verify", text_of(directory.path())]);
+    assert_eq!(text.matches("finding: ").count(), 3, "{text}");
+    assert_eq!(code, 1, "{text}");
+    let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
+    assert_eq!(text.matches("the next opening removes it").count(), 2, "{text}");
+    assert_eq!(text.matches("no row names a value there").count(), 1, "{text}");
+    assert!(text.ends_with("clean\n") && code == 0, "{text}");
+    let (quiet, code) = answer(&["verify", "--quiet", "--open", text_of(directory.path())]);
+    assert_eq!((quiet.as_str(), code), ("", 0));
+}
+
+/// Each file that something names, in the last life of a database that was killed: what might be left behind is damage there.
+#[test]
+fn damage_of_what_is_named_is_no_leftover() {
+    let directory = killed(|_| {});
+    let mut files = called(directory.path(), "named");
+    files.push("blob-00000001.seg".to_owned());
+    assert!(files.len() >= 3, "{files:?}");
+    for name in files {
+        let path = directory.path().join(&name);
+        // Of a value its bytes, of a file of rows or entries its end, without which it looks unfinished.
+        let at = if name.starts_with("blob-") {
+            5000
+        } else {
+            std::fs::metadata(&path).expect("a file").len() - 10
+        };
+        let byte = flip(&path, at);
+        let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
+        assert!(text.contains("finding: ") && code == 1, "{name}: {text}");
+        assert!(!text.contains("left by a server"), "{name}: {text}");
+        overwrite(&path, at, &[byte]);
+    }
+}
+
 #[test]
 fn what_recovery_or_a_check_finds_is_a_finding() {
-    let directory = tempfile::tempdir().expect("a directory");
-    fill(directory.path(), |_| {});
+    let directory = killed(|_| {});
     let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
     assert!(
         text.contains("table 't': 401 rows, good") && code == 0,

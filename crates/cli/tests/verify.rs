@@ -201,7 +201,8 @@ fn after_a_crash_a_torn_end_is_no_damage_and_an_unfinished_piece_says_what_to_do
     std::fs::write(crashed.path().join("cold-00000001.seg"), []).expect("a file");
     let (text, code) = answer(&["verify", text_of(crashed.path())]);
     assert!(
-        text.contains("cold-00000001.seg' is damaged at offset 0") && text.contains("calls it an orphan")
+        text.contains("cold-00000001.seg' is damaged at offset 0")
+            && text.contains("'pbxt verify --open' tells which")
     );
     assert_eq!(code, 1);
 }
