@@ -175,6 +175,7 @@ class ha_pbxt final : public handler {
   }
   bool skips_rows_it_cannot_change() const;
   bool may_delete_ahead() const;
+  int create_table(const char* name, TABLE* form, HA_CREATE_INFO* create_info);
   bool looks_up_itself() const;
   bool is_asked_for_overlap(const uchar* record) const;
   bool checks_uniqueness(uint index) const;
@@ -338,7 +339,7 @@ class ha_pbxt final : public handler {
   uint64_t numbers_rows_ = 0;      /* that the table had then */
   uint64_t rows_found_ = 0;        /* since the statement began */
   uint64_t rows_changed_ = 0;
-  int told_error_ = 0;            /* of a range: the server's code may tell it again */
+  int told_error_ = 0;            /* of a range or a new table: the server's code may tell it again */
   bool keeps_former_ = false;     /* rows, by transaction: two columns have ids of transactions */
   std::vector<Field*> following_; /* columns computed from those, each after what it is computed from */
   std::vector<uchar> stamped_;

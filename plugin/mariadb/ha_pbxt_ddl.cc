@@ -65,7 +65,14 @@ void warn_about_options(THD* thd, const ha_table_option_struct* options,
   warn_about(thd, now.atomic_writes && now.atomic_writes != then.atomic_writes, "ATOMIC_WRITES");
 }
 
+/* The server tells of an error once more, in words of its own for the code. */
 int ha_pbxt::create(const char* name, TABLE* form, HA_CREATE_INFO* create_info) {
+  int error = create_table(name, form, create_info);
+  if (error && ha_thd()->is_error()) told_error_ = error;
+  return error;
+}
+
+int ha_pbxt::create_table(const char* name, TABLE* form, HA_CREATE_INFO* create_info) {
   THD* thd = ha_thd();
   warn_about_directories(thd, create_info);
   const ha_table_option_struct* options =

@@ -79,7 +79,7 @@ int ha_pbxt::multi_range_read_next(range_id_t* range) {
   return error;
 }
 
-/* Others tell the error of a range, too: it is told once. */
+/* Others tell an error that was told, too: it is told once. */
 void ha_pbxt::print_error(int error, myf flags) {
   bool is_told = error == told_error_ && ha_thd()->is_error();
   told_error_ = 0;

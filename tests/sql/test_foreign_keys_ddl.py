@@ -245,6 +245,25 @@ def test_what_a_constraint_needs_is_not_taken_away(twin):
 
 
 @pytest.mark.pbxt_only
+@pytest.mark.parametrize(
+    "statement, code",
+    [
+        ("ALTER TABLE c DROP KEY p, ALGORITHM=COPY", 1553),
+        ("ALTER TABLE p DROP PRIMARY KEY, ALGORITHM=COPY", 1553),
+        ("ALTER TABLE p RENAME TO q, ADD COLUMN more INT, ALGORITHM=COPY", 1846),
+        ("ALTER TABLE n MODIFY p INT NOT NULL, ALGORITHM=COPY", 1830),
+        ("CREATE TABLE e (id INT PRIMARY KEY) ENGINE=PBXT ENCRYPTED=YES", 1478),
+    ],
+)
+def test_why_a_definition_is_refused_is_told_once(db, statement, code):
+    family(db)
+    db.ok("CREATE TABLE n (p INT, FOREIGN KEY (p) REFERENCES p (id) ON DELETE SET NULL)")
+    db.fails(statement, code)
+    told = db.rows("SHOW WARNINGS")
+    assert [row[1] for row in told] == [code], told
+
+
+@pytest.mark.pbxt_only
 def test_tables_go_in_any_order_and_come_back(db):
     family(db)
     db.ok("DROP TABLE p")
