@@ -84,13 +84,16 @@ handler::Table_flags ha_pbxt::table_flags() const {
   return flags | HA_DUPLICATE_KEY_NOT_IN_ORDER;
 }
 
-/* The actions of a DELETE may remove rows that scans merged in order have come to already, and the server
- * takes no row for an error there. Of references that are sorted first it passes over those whose rows are
- * gone. */
+/* Actions of what a statement or its triggers delete may remove rows that scans merged in order have come to
+ * already, and the server takes no row for an error there. Of references that are sorted first it passes over
+ * those whose rows are gone. */
 bool ha_pbxt::may_delete_ahead() const {
-  int command = thd_sql_command(ha_thd());
-  bool deletes = command == SQLCOM_DELETE || command == SQLCOM_DELETE_MULTI;
-  return deletes && referenced_by_foreign_key();
+  THD* thd = ha_thd();
+  int command = thd_sql_command(thd);
+  bool deletes =
+      command == SQLCOM_DELETE || command == SQLCOM_DELETE_MULTI || command == SQLCOM_REPLACE_SELECT;
+  return (deletes || thd->lex->requires_prelocking()) && open_table_ &&
+         pbxt_table_goes_with_parents(open_table_->core());
 }
 
 ulong ha_pbxt::index_flags(uint index, uint, bool) const {

@@ -767,6 +767,9 @@ pbxt_status pbxt_cursor_violated(const pbxt_cursor* cursor, pbxt_text* constrain
 /* True if constraints are bound to the table as their parent, its own included. O(1). */
 int pbxt_table_is_referenced(const pbxt_table* table);
 
+/* True if deletes of other rows may remove rows of it: a constraint has ON DELETE CASCADE. O(constraints). */
+int pbxt_table_goes_with_parents(const pbxt_table* table);
+
 /* Exact number of rows the session's snapshot sees (own changes included), O(log recent commits). */
 pbxt_status pbxt_count(pbxt_cursor* cursor, pbxt_session* session, uint64_t* rows);
 /* Estimated entries between two search tuples (parts 0 = open end); 0: the range is certainly empty. */

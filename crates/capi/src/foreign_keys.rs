@@ -163,6 +163,19 @@ pub unsafe extern "C" fn pbxt_table_is_referenced(handle: *const PbxtTable) -> i
 
 /// See the header.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pbxt_table_goes_with_parents(handle: *const PbxtTable) -> i32 {
+    value(0, || {
+        // SAFETY: a valid handle.
+        unsafe { table(handle) }.map_or(0, |table| {
+            let references = table.host.table().references();
+            let mut outgoing = references.outgoing.iter();
+            i32::from(outgoing.any(|outgoing| outgoing.key().on_delete == Action::Cascade))
+        })
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pbxt_foreign_key_changes(db: *mut PbxtDb) -> u64 {
     value(0, || {
         // SAFETY: valid for the call.
