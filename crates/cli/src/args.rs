@@ -44,7 +44,8 @@ pub(crate) enum Command {
 /// (the manifest vouches for them), prepared (set aside, empty), not needed (below the start of
 /// the log), orphan (no word in the manifest). States of piece files: image (of the newest
 /// checkpoint), named or orphan (with --open), kept (an opening found that a checkpoint or the log names them), new (written
-/// by the last opening; named or not yet).
+/// by the last opening; named or not yet). Of all files: missing (the manifest or the checkpoint
+/// names it), damaged (not even its header is good), unread (no key or no right).
 ///
 /// A file is told by its first bytes, so a copy under any name is read too. Hot segment: its
 /// log records, one a line, with LSN, kind, transaction, table, row and sizes. Piece file
@@ -63,7 +64,8 @@ Examples:
   pbxt inspect data/pbxt.manifest.a                       the manifest: what exists, and since when
   pbxt inspect data/hot-00000003.seg --from 201330688     log records from this LSN on
   pbxt inspect data/meta-00000007.seg --blocks            a run of index entries, block by block
-  pbxt inspect data/cold-00000002.seg --entries --section 0 --limit 20"
+  pbxt inspect data/cold-00000002.seg --entries --section 0 --limit 20
+  pbxt inspect data --key-file <(openssl enc -d ...)      encrypted files, with keys that touch no disk"
 )]
 pub(crate) struct InspectArgs {
     /// Directory of a database, or one file of it

@@ -43,6 +43,7 @@ impl OsDisk {
     /// Uses `directory`; with `create` it is made if it is missing (its parent must exist).
     pub fn open(directory: &Path, create: bool) -> Result<Self> {
         if create && !directory.exists() {
+            refuse_no_place(directory)?;
             DirBuilder::new()
                 .mode(DIRECTORY_MODE)
                 .create(directory)
@@ -272,6 +273,30 @@ fn lock_unwritten(path: &Path, denied: io::Error) -> Result<DiskLock> {
     }
 }
 
+/// A directory that is not there may have been meant to be elsewhere, or on a file system that is not mounted: only one step of its path
+/// is made.
+fn refuse_no_place(directory: &Path) -> Result<()> {
+    let refused = |why: String| {
+        Err(Error::NotADatabase {
+            path: directory.display().to_string(),
+            why,
+        })
+    };
+    if let Ok(target) = std::fs::read_link(directory) {
+        return refused(format!(
+            "it is a link to '{}', which is not there: make that directory, or mount the file system that has it",
+            target.display()
+        ));
+    }
+    match directory.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => refused(format!(
+            "there is no directory '{}' to make it in: make that first, or mount the file system that has it",
+            parent.display()
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn is_read_only(source: &io::Error) -> bool {
     source.raw_os_error() == Some(libc::EROFS)
 }
@@ -495,6 +520,22 @@ mod tests {
         assert_eq!(disk.size("a").expect("its bytes"), 10 * 4096);
         let error = disk.open("a", false).and_then(|file| file.give_back(0..4096));
         assert!(error.expect_err("not writable").to_string().contains("/a'"));
+    }
+
+    #[test]
+    fn a_directory_without_a_place_says_what_is_missing() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (link, away) = (directory.path().join("link"), directory.path().join("away"));
+        std::os::unix::fs::symlink(&away, &link).expect("a link");
+        for path in [link, away.join("db")] {
+            let error = OsDisk::open(&path, true)
+                .expect_err("no place for it")
+                .to_string();
+            let names = |path: &Path| error.contains(&format!("'{}'", path.display()));
+            assert!(names(&path) && names(&away), "{error}");
+            assert!(error.ends_with("or mount the file system that has it"), "{error}");
+            assert!(!away.exists());
+        }
     }
 
     #[test]
