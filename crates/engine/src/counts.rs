@@ -6,12 +6,16 @@
 //! State: `base` = rows at all commits up to `base_ts`; `recent` = (commit ts, rows after that commit), rising.
 //! Rules: C1 a delta is entered inside the commit's critical section, before its ts is published, so list order
 //! is commit order and no snapshot sees a ts without its delta. C2 only entries some live snapshot can select,
-//! and those newer than the newest snapshot, are kept (`prune`).
+//! and those newer than the newest snapshot, are kept (`prune`). C3 what a file says is believed within bounds only.
 //! Latches: one per table, held for a push or a binary search; never across I/O.
 //! After a crash: rebuilt from the END records of the log.
 
+use crate::error::Result;
+use crate::image::damage;
 use parking_lot::Mutex;
 use pbxt_base::{CommitTs, invariant};
+use pbxt_rowmap::ROW_MAX;
+use pbxt_txlog::CountDelta;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -103,9 +107,60 @@ impl RowCount {
     }
 }
 
+/// Rule C3: the delta of one transaction.
+pub(crate) fn check_delta(delta: CountDelta) -> Result<()> {
+    if delta.rows.unsigned_abs() <= ROW_MAX {
+        return Ok(());
+    }
+    let expected = format!("a number of rows of table {} that it can have", delta.table);
+    Err(damage(expected, delta.rows.to_string()))
+}
+
+/// Rule C3: rows of a table, of which a checkpoint has `rows`, with those that the log behind it adds.
+pub(crate) fn rows_with(rows: i64, added: i64) -> Result<i64> {
+    let sum = rows.checked_add(added);
+    let fits = |sum: &i64| u64::try_from(*sum).is_ok_and(|sum| sum <= ROW_MAX);
+    sum.filter(fits).ok_or_else(|| {
+        let expected = format!("0 to {ROW_MAX} rows with the {added} that the log adds");
+        damage(expected, rows.to_string())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pbxt_base::TableId;
+
+    #[test]
+    fn a_number_of_rows_that_no_table_can_have_is_damage() {
+        let most = ROW_MAX.cast_signed();
+        for (rows, fits) in [
+            (0, true),
+            (most, true),
+            (-most, true),
+            (most + 1, false),
+            (-most - 1, false),
+            (i64::MIN, false),
+            (i64::MAX, false),
+        ] {
+            let table = TableId::new(3);
+            assert_eq!(
+                check_delta(CountDelta { table, rows }).is_ok(),
+                fits,
+                "C3: {rows}"
+            );
+        }
+        for (rows, added, sum) in [
+            (5, -5, Some(0)),
+            (5, -6, None),
+            (most, 0, Some(most)),
+            (most, 1, None),
+            (1, i64::MAX, None),
+            (0, i64::MIN, None),
+        ] {
+            assert_eq!(rows_with(rows, added).ok(), sum, "C3: {rows} and {added}");
+        }
+    }
 
     fn ts(raw: u64) -> CommitTs {
         CommitTs::new(raw)

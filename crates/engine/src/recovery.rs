@@ -13,12 +13,13 @@
 
 use crate::blob_reclaim::BlobAccounts;
 use crate::catalog::{Catalog, CatalogOp};
+use crate::counts::{check_delta, rows_with};
 use crate::database::Database;
 use crate::error::Result;
 use crate::fates::{Fate, Fates};
 use crate::held_rows::HeldRow;
 use crate::image::PreparedImage;
-use crate::recovery_image::{ImageFacts, OpenImage, Pieces, Tail};
+use crate::recovery_image::{ImageFacts, OpenImage, Pieces, Tail, in_log};
 use crate::recovery_index::IndexRebuilder;
 use crate::reinsert::Removed;
 use crate::session::{TableWork, Work};
@@ -126,8 +127,8 @@ impl PassA {
         }
         match record.view() {
             Record::Row(row) => self.note_txn(row.txn()),
-            Record::End(end) => self.note_end(&end),
-            Record::Prepare(prepare) => self.note_prepare(&prepare),
+            Record::End(end) => self.note_end(&end)?,
+            Record::Prepare(prepare) => self.note_prepare(&prepare)?,
             Record::RollbackTo(rollback) => {
                 self.note_txn(rollback.txn());
                 self.fates
@@ -150,7 +151,7 @@ impl PassA {
         self.last_txn = self.last_txn.max(txn.raw());
     }
 
-    fn note_end(&mut self, end: &EndRef<'_>) {
+    fn note_end(&mut self, end: &EndRef<'_>) -> Result<()> {
         let txn = end.txn();
         self.note_txn(txn);
         if let Some(found) = self.prepared.remove(&txn) {
@@ -164,14 +165,18 @@ impl PassA {
                 self.last_ts = self.last_ts.max(ts);
                 self.ops.extend(ops.into_iter().flatten());
                 for delta in end.deltas() {
-                    *self.rows.entry(delta.table).or_default() += delta.rows;
+                    check_delta(delta)?;
+                    let rows = self.rows.entry(delta.table).or_default();
+                    *rows = rows.saturating_add(delta.rows);
                 }
             }
             Outcome::Abort => self.fates.set(txn, Fate::Aborted),
         }
+        Ok(())
     }
 
-    fn note_prepare(&mut self, prepare: &PrepareRef<'_>) {
+    fn note_prepare(&mut self, prepare: &PrepareRef<'_>) -> Result<()> {
+        prepare.deltas().try_for_each(check_delta)?;
         let txn = prepare.txn();
         self.note_txn(txn);
         self.end_vote_before(txn, prepare.xid());
@@ -185,6 +190,7 @@ impl PassA {
             voids: Vec::new(),
         };
         self.prepared.insert(txn, found);
+        Ok(())
     }
 
     /// Rule V12: who votes finds the id free, so the vote that had it is over. Its END is in the log before, unless it was that of a
@@ -237,7 +243,7 @@ impl PassA {
                     if let Some(table) = catalog.by_id(def.id) {
                         catalog.alter(&table, def);
                     } else {
-                        let rows = self.rows.get(&def.id).copied().unwrap_or(0);
+                        let rows = rows_with(0, self.rows.get(&def.id).copied().unwrap_or(0))?;
                         let next = self.marks.get(&def.id).copied().unwrap_or(*next);
                         let table = Table::new((**def).clone(), CommitTs::new(0), next, rows);
                         catalog.put(Arc::new(table));
@@ -309,7 +315,8 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
     };
     let mut scan = LogScan::new(Arc::clone(store), start)?;
     while let Some((lsn, record)) = scan.next_other()? {
-        pass.note(lsn, record)?;
+        pass.note(lsn, record)
+            .map_err(|error| in_log(store, error, lsn))?;
     }
     pass.note_txn(scan.last_row_txn());
     pass.records += scan.rows_passed();
@@ -323,7 +330,8 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
         Some(image) => image.load(&catalog, &mut pieces, pass.tail(&pass.dropped(), &end))?,
         None => BlobAccounts::default(),
     };
-    pass.finish_catalog(&catalog)?;
+    pass.finish_catalog(&catalog)
+        .map_err(|error| in_log(store, error, end.lsn()))?;
     pieces.add_loads(&catalog, &pass.loads, &pass.fates)?;
     let mut tail_rows = read_rows(store, threads, blobs, &pass, &catalog, &end, has_image)?;
     for &txn in &pieces.stamps {

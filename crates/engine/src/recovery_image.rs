@@ -11,6 +11,7 @@
 
 use crate::blob_reclaim::BlobAccounts;
 use crate::catalog::Catalog;
+use crate::counts::{check_delta, rows_with};
 use crate::definition::TableDef;
 use crate::error::{Error, Result};
 use crate::fates::Fates;
@@ -187,15 +188,7 @@ fn add_prepared(found: PreparedImage, prepared: &mut Vec<PreparedImage>) -> Resu
         let expected = format!("at most {ROW_MAX} rows written");
         return Err(damage(expected, found.rows_written.to_string()));
     }
-    let most = ROW_MAX.cast_signed();
-    if let Some(delta) = found
-        .deltas
-        .iter()
-        .find(|delta| !(-most..=most).contains(&delta.rows))
-    {
-        let expected = format!("a number of rows of table {} that it can have", delta.table);
-        return Err(damage(expected, delta.rows.to_string()));
-    }
+    found.deltas.iter().copied().try_for_each(check_delta)?;
     prepared.push(found);
     Ok(())
 }
@@ -263,11 +256,7 @@ impl Loading<'_> {
             return Err(damage(expected, head.rows.to_string()));
         }
         let added = self.tail.rows.get(&id).copied().unwrap_or(0);
-        let rows = head.rows.checked_add(added).filter(|rows| *rows >= 0);
-        let rows = rows.ok_or_else(|| {
-            let expected = format!("rows to which the log can add {added}");
-            damage(expected, head.rows.to_string())
-        })?;
+        let rows = rows_with(head.rows, added)?;
         let next = self.tail.marks.get(&id).copied();
         let next = next.unwrap_or(head.next_auto_increment);
         self.open = Some(Open::begin(head, next, rows));
@@ -578,28 +567,10 @@ impl Pieces {
             }
             if fates.survives(load.txn, load.lsn) {
                 let added = self.add_load(&table, load);
-                added.map_err(|error| self.in_log(error, load.lsn))?;
+                added.map_err(|error| in_log(&self.store, error, load.lsn))?;
             }
         }
         Ok(())
-    }
-
-    /// An error about a run that this record of the log names, unless it names another file.
-    fn in_log(&self, error: Error, record: Lsn) -> Error {
-        match error {
-            Error::Storage(StorageError::Corrupt {
-                file,
-                expected,
-                found,
-                ..
-            }) if file.is_empty() => Error::Storage(StorageError::Corrupt {
-                file: self.store.location(),
-                offset: record.raw(),
-                expected,
-                found,
-            }),
-            other => other,
-        }
     }
 
     fn add_load(&mut self, table: &Table, load: &FoundLoad) -> Result<()> {
@@ -681,5 +652,23 @@ impl Pieces {
             self.store.remove_orphans(class, &is_named)?;
         }
         Ok(())
+    }
+}
+
+/// An error about what this record of the log says, unless it names another file.
+pub(crate) fn in_log(store: &SegmentStore, error: Error, record: Lsn) -> Error {
+    match error {
+        Error::Storage(StorageError::Corrupt {
+            file,
+            expected,
+            found,
+            ..
+        }) if file.is_empty() => Error::Storage(StorageError::Corrupt {
+            file: store.location(),
+            offset: record.raw(),
+            expected,
+            found,
+        }),
+        other => other,
     }
 }
