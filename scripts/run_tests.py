@@ -9,6 +9,7 @@
            2,000 seeds, with --long 20,000
   paths    instructions of the engine's hot paths, against the recorded ones (scripts/hot_paths.py)
   bits     every bit written in the files of two small databases, flipped one by one            only with --long
+  found    the fuzz targets on seeds and on what a fuzzer found, with checksums off             only with --long
   workshop tests of the scripts that others rely on
   compare  the comparison with other embedded stores: clippy, its tests, every store small       only with --long
   sql      real servers and real connections (tests/sql); with --long 50 kills and 200 random rounds
@@ -86,6 +87,10 @@ def cargo_suites():
     yield Suite("storage", [*sim, "--storage", "2000"], {}, False, ["--storage", "20000"])
     every_bit = ["cargo", "test", "--release", "--package", "pbxt", "--test", "every_bit", "--", "--nocapture"]
     yield Suite("bits", every_bit, {"PBXT_FLIP_STRIDE": "1"}, True, [])
+    # What a fuzzer found behind a checksum gets there only where checksums let everything pass (rule FZ3).
+    no_checksums = {"RUSTFLAGS": "--cfg fuzzing", "CARGO_TARGET_DIR": target_folder("found")}
+    found = ["cargo", "test", *packages("fuzz"), "--test", "targets"]
+    yield Suite("found", found, no_checksums, True, [])
     embedded = ["--release", "--locked", "--manifest-path", "bench/embedded/Cargo.toml"]
     clippy = ["cargo", "clippy", "--quiet", *embedded, "--all-targets", "--", "-D", "warnings"]
     compare = f"{' '.join(clippy)} && {' '.join(['cargo', 'test', *embedded])}"
@@ -115,6 +120,7 @@ def all_suites():
         cargo["storage"],
         Suite("paths", ["scripts/hot_paths.py"], {}, False, []),
         cargo["bits"],
+        cargo["found"],
         Suite("workshop", [*PYTEST, "scripts/tests"], {}, False, []),
         cargo["compare"],
         Suite("sql", [*PYTEST, "tests/sql"], {}, False, ["--long"]),
