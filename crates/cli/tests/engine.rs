@@ -71,6 +71,17 @@ fn killed(end: impl FnOnce(&Arc<Database>)) -> tempfile::TempDir {
     left
 }
 
+/// The next file of rows; nothing names it.
+fn write_rows_of_nobody(db: &Arc<Database>) {
+    let mut piece = PieceWriter::create(db.store(), SegmentClass::Cold).expect("a file");
+    piece.begin_section(77, 1);
+    piece
+        .push_block(b"k", 1, b"rows of nobody", pbxt_segment::Codec::Plain)
+        .expect("a block");
+    piece.end_section(b"k", &[]);
+    piece.finish().expect("a piece");
+}
+
 fn first_of(directory: &Path, class: &str) -> PathBuf {
     let mut names: Vec<PathBuf> = state(directory).into_iter().map(|(path, ..)| path).collect();
     names.retain(|path| text_of(path).contains(&format!("/{class}-")));
@@ -143,15 +154,7 @@ fn rows_are_printed_with_the_columns_their_directory_tells() {
 #[test]
 fn a_piece_file_that_nothing_names_is_an_orphan() {
     let directory = tempfile::tempdir().expect("a directory");
-    fill(directory.path(), |db| {
-        let mut piece = PieceWriter::create(db.store(), SegmentClass::Cold).expect("a file");
-        piece.begin_section(77, 1);
-        piece
-            .push_block(b"k", 1, b"rows of nobody", pbxt_segment::Codec::Plain)
-            .expect("a block");
-        piece.end_section(b"k", &[]);
-        piece.finish().expect("a piece");
-    });
+    fill(directory.path(), write_rows_of_nobody);
     let (text, code) = answer(&["inspect", text_of(directory.path())]);
     let orphan = |text: &str| {
         let line = text.lines().find(|line| line.contains("rows of table 77"));
@@ -223,15 +226,7 @@ fn a_file_that_the_checkpoint_names_and_that_is_gone_is_a_finding() {
 /// Files and values that end in the middle, of which nothing is named yet, beside some that are named.
 #[test]
 fn what_a_killed_server_left_behind_is_told_from_damage() {
-    let directory = killed(|db| {
-        let mut piece = PieceWriter::create(db.store(), SegmentClass::Cold).expect("a file");
-        piece.begin_section(77, 1);
-        piece
-            .push_block(b"k", 1, b"rows of nobody", pbxt_segment::Codec::Plain)
-            .expect("a block");
-        piece.end_section(b"k", &[]);
-        piece.finish().expect("a piece");
-    });
+    let directory = killed(write_rows_of_nobody);
     let path = directory.path().join("cold-00000002.seg");
     let piece = std::fs::OpenOptions::new()
         .write(true)
