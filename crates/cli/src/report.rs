@@ -16,7 +16,7 @@ use std::io::{ErrorKind, Write};
 /// What to do about most damage.
 const RESTORE: &str = "restore it from a backup";
 
-/// What a server that was killed may have left behind, and damage may look like.
+/// What a server that was killed, or a full disk, may have left behind, and damage may look like.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leftover {
     /// A file of rows or index entries without an end.
@@ -184,7 +184,7 @@ impl<'o> Report<'o> {
         }
     }
 
-    /// A finding, if it is not what a server that was killed left behind.
+    /// A finding, if it is not what a write that was cut off left behind.
     pub(crate) fn doubt(
         &mut self,
         leftover: Leftover,
@@ -224,7 +224,7 @@ impl<'o> Report<'o> {
                         Leftover::Value => "no row names a value there",
                     };
                     self.progress(&format!(
-                        "note: '{file}' at offset {offset}: expected {expected}, found {found}: left by a server that was killed: {of_whom}"
+                        "note: '{file}' at offset {offset}: expected {expected}, found {found}: left by a write that was cut off: {of_whom}"
                     ))?;
                 }
                 _ => self.finding_with(&error, what_to_do)?,

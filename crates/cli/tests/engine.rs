@@ -266,7 +266,7 @@ fn damage_of_what_is_named_is_no_leftover() {
         let byte = flip(&path, at);
         let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
         assert!(text.contains("finding: ") && code == 1, "{name}: {text}");
-        assert!(!text.contains("left by a server"), "{name}: {text}");
+        assert!(!text.contains("left by a write"), "{name}: {text}");
         overwrite(&path, at, &[byte]);
     }
 }
