@@ -122,7 +122,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long)]
     pub(crate) live: bool,
     /// Open the database too, in memory, and check every table as CHECK TABLE does: rows, indexes
-    /// and large values against each other. Tells damage from what a server that was killed left
+    /// and large values against each other. Tells damage from what a kill or a full disk left
     /// unfinished. Nothing is written
     #[arg(long, conflicts_with = "live")]
     pub(crate) open: bool,

@@ -131,7 +131,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Tells damage from what a server that was killed left behind, after `check`, which has read all that rows name.
+    /// Tells damage from what a write that was cut off left behind, after `check`, which has read all that rows name.
     fn settle(&self, report: &mut Report<'_>) -> Outcome<()> {
         let (is_good, orphans) = (report.verdict() == Verdict::Good, self.orphans());
         // Nobody sees the rows of a prepared transaction yet, nor checks their values.
