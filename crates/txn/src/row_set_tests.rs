@@ -6,6 +6,9 @@ use proptest::prelude::*;
 
 use super::RowSet;
 
+/// Miri asks for one row in so many.
+const STRIDE: usize = if cfg!(miri) { 41 } else { 1 };
+
 proptest! {
     #[test]
     fn a_row_set_is_a_set(steps in prop::collection::vec((any::<bool>(), 0u16..4096), 0..300)) {
@@ -21,7 +24,7 @@ proptest! {
             prop_assert_eq!(set.len(), model.len());
             prop_assert_eq!(set.is_empty(), model.is_empty());
         }
-        for at in 0..4096 {
+        for at in (0..4096).step_by(STRIDE) {
             prop_assert_eq!(set.contains(at), model.contains(&at));
         }
         let mut listed = Vec::new();

@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn packed_letters_come_back() {
         let alphabet: [u8; LETTERS_MAX] = std::array::from_fn(|i| b'0' + i as u8);
-        for letters in 2..=LETTERS_MAX {
+        for letters in (2..=LETTERS_MAX).step_by(if cfg!(miri) { 13 } else { 1 }) {
             for packing in [Packing::single(letters), Packing::grouped(letters)] {
                 for count in [0, 1, 2, 7, 8, 9, 31, 100, 1001] {
                     let letter = |i: usize| alphabet[(i * i + 3) % letters];
