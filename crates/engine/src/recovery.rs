@@ -18,7 +18,7 @@ use crate::database::Database;
 use crate::error::Result;
 use crate::fates::{Fate, Fates};
 use crate::held_rows::HeldRow;
-use crate::image::PreparedImage;
+use crate::image::{PreparedImage, damage};
 use crate::recovery_image::{ImageFacts, OpenImage, Pieces, Tail, in_log};
 use crate::recovery_index::IndexRebuilder;
 use crate::reinsert::Removed;
@@ -123,7 +123,7 @@ impl PassA {
         self.records += 1;
         if let Some(load) = record.as_ingest() {
             self.note_load(lsn, &load);
-            return Ok(());
+            return self.check_numbers();
         }
         match record.view() {
             Record::Row(row) => self.note_txn(row.txn()),
@@ -144,7 +144,20 @@ impl PassA {
             }
             Record::Filler => {}
         }
-        Ok(())
+        self.check_numbers()
+    }
+
+    /// Rule T58.
+    fn check_numbers(&self) -> Result<()> {
+        let greatest = self.last_txn.max(self.last_ts.raw());
+        if greatest < TxnTableImage::NUMBERS_END {
+            return Ok(());
+        }
+        let expected = format!(
+            "numbers of transactions and commits below {}",
+            TxnTableImage::NUMBERS_END
+        );
+        Err(damage(expected, greatest.to_string()))
     }
 
     fn note_txn(&mut self, txn: TxnId) {
@@ -319,6 +332,9 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
             .map_err(|error| in_log(store, error, lsn))?;
     }
     pass.note_txn(scan.last_row_txn());
+    // Of a row that was passed over nobody knows where it is: somewhere from here on.
+    pass.check_numbers()
+        .map_err(|error| in_log(store, error, start))?;
     pass.records += scan.rows_passed();
     let log_start = checkpoint.map_or(Lsn::new(0), |checkpoint| checkpoint.log_start);
     let end = scan.finish()?.with_log_start(log_start);
@@ -337,6 +353,8 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
     for &txn in &pieces.stamps {
         pass.note_stamp(txn, &mut tail_rows);
     }
+    pass.check_numbers()
+        .map_err(|error| in_log(store, error, end.lsn()))?;
     let txns = pass.image(&tail_rows.traces);
     let mut prepared: Vec<PreparedImage> = std::mem::take(&mut pass.prepared).into_values().collect();
     for found in &mut prepared {
@@ -515,5 +533,43 @@ pub(crate) fn adopt_prepared(db: &Arc<Database>, prepared: Vec<PreparedImage>) {
         work.serial = Some(Box::new(db.serial.adopt(found.txn, tables)));
         db.prepared.note_vote(found);
         db.prepared.insert(work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pbxt_txlog::EndRecord;
+
+    /// What pass A says to the END of this transaction with this timestamp.
+    fn noted(txn: u64, ts: u64) -> Result<()> {
+        let record = EndRecord {
+            txn: TxnId::new(txn),
+            outcome: Outcome::Commit(CommitTs::new(ts)),
+            deltas: &[],
+            voids: &[],
+        };
+        let mut bytes = vec![0; record.encoded_len()];
+        record.encode_into(&mut bytes);
+        let record = RecordRef::parse(&bytes).expect("just written");
+        PassA::default().note(Lsn::new(64), record)
+    }
+
+    #[test]
+    fn a_number_that_nobody_handed_out_is_damage_and_its_record_is_named() {
+        let end = TxnTableImage::NUMBERS_END;
+        for (txn, ts, fits) in [
+            (7, 7, true),
+            (end - 1, end - 1, true),
+            (end, 7, false),
+            (7, end, false),
+            (u64::MAX, 7, false),
+            (7, u64::MAX, false),
+        ] {
+            assert_eq!(noted(txn, ts).is_ok(), fits, "T58: {txn}, {ts}");
+        }
+        let mut pass = PassA::default();
+        pass.note_txn(TxnId::new(u64::MAX));
+        assert!(pass.check_numbers().is_err(), "T58: rows that were passed over");
     }
 }
