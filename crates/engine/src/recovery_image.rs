@@ -639,7 +639,7 @@ impl Pieces {
         Ok((!load.is_build()).then_some((load.txn, load.lsn)))
     }
 
-    /// Removes the piece files that neither image nor tail name (rule D24). Only once all that was read of the tail is durable: a DROP
+    /// Removes the piece files that neither image nor tail name, and segments of values that were never begun (rule D24). Only once all that was read of the tail is durable: a DROP
     /// that a power cut takes back would miss them.
     pub(crate) fn remove_orphans(&self) -> Result<()> {
         let image = self.store.checkpoint().map(|checkpoint| checkpoint.image);
@@ -651,6 +651,9 @@ impl Pieces {
             };
             self.store.remove_orphans(class, &is_named)?;
         }
+        let of_values = self.store.begun(SegmentClass::Blob);
+        self.store
+            .remove_orphans(SegmentClass::Blob, &|id| of_values.contains(&id))?;
         Ok(())
     }
 }

@@ -1,16 +1,18 @@
-//! Files that nothing names, at an opening: rule F18 of docs/format.md.
+//! Files that nothing names: rule F18 of docs/format.md.
 
 #[path = "common/store.rs"]
 mod store;
 #[path = "common/told.rs"]
 mod told;
 
+use pbxt::{Database, Progress};
 use pbxt_base::SegmentId;
 use pbxt_io::Disk;
 use pbxt_segment::{SegmentClass, segment_name};
 use pbxt_sim::client::Client;
 use pbxt_sim::table::PlayTable;
 use pbxt_testkit::SimDisk;
+use std::sync::Arc;
 use store::Store;
 use told::open;
 
@@ -41,6 +43,7 @@ fn files_of_others_stay_and_are_told_and_are_in_nobodys_way() {
         "hot-0000ffff.seg",
         "cold-0000ffff.seg",
         "meta-0000ffff.seg",
+        "blob-0000ffff.seg",
         "cold-ffffffff.seg",
     ];
     for name in names {
@@ -68,6 +71,7 @@ fn files_of_others_stay_and_are_told_and_are_in_nobodys_way() {
         client.session.commit().expect("committed");
         db.checkpoint_step().expect("a checkpoint");
         db.checkpoint_step().expect("a checkpoint");
+        while db.blob_step().expect("looked at") == Progress::Worked {}
         let rows = client.agreed(&table).expect("readable").expect("agreed");
         assert_eq!(rows.len() as u32, before + 100);
         drop((client, table));
@@ -76,6 +80,74 @@ fn files_of_others_stay_and_are_told_and_are_in_nobodys_way() {
         for name in names {
             assert_eq!(disk.content(name).expect("F18: the file is there"), NOTES);
         }
+    }
+}
+
+/// The next number of a piece file or of a segment of large values.
+fn next(db: &Database, class: SegmentClass) -> SegmentId {
+    match class {
+        SegmentClass::Blob => {
+            let listed = db.store().list(class).expect("listed");
+            SegmentId::new(listed.last().map_or(0, |id| id.raw()) + 1)
+        }
+        _ => db.store().next_piece_id(class),
+    }
+}
+
+#[test]
+fn files_that_appear_while_a_database_is_open_stay_and_are_in_nobodys_way() {
+    let disk = closed();
+    let mut own = disk.list().expect("listed").into_iter();
+    let image = own.rfind(|name| name.starts_with("meta-")).expect("an image");
+    let image = disk.content(&image).expect("readable");
+    let mut store = Store::of(&disk);
+    let mut put_there = Vec::new();
+    for class in [SegmentClass::Cold, SegmentClass::Meta, SegmentClass::Blob] {
+        let next = next(&store.db, class).raw();
+        for (number, content) in [
+            (next, NOTES),
+            (next + 1, &image),
+            (next + 3, NOTES),
+            (0xFFFF, &image),
+        ] {
+            put_there.push((segment_name(class, SegmentId::new(number)), content.to_vec()));
+        }
+    }
+    // Below the log's start.
+    put_there.push((segment_name(SegmentClass::Hot, SegmentId::new(1)), image));
+    for (name, content) in &put_there {
+        put(&disk, name, content);
+    }
+    for round in 1..4 {
+        store.insert(round * 1000..round * 1000 + 200);
+        let mut large = Store::row(round * 1000 + 500);
+        large.memo = Some(Arc::from(vec![round as u8; 100_000]));
+        store.client.insert(&store.table, &large).expect("inserted");
+        store.fill();
+        store.compact();
+        store.db.checkpoint_step().expect("F18: a checkpoint");
+        store.merge();
+    }
+    while store.db.blob_step().expect("looked at") == Progress::Worked {}
+    let ids = (1..4).flat_map(|round| (round * 1000..round * 1000 + 200).chain([round * 1000 + 500]));
+    let expected: Vec<u32> = (0..200).chain(ids).collect();
+    store.shows(expected.clone());
+    let sizes = store.db.store().sizes().expect("listed");
+    for (name, content) in &put_there {
+        assert_eq!(disk.content(name).as_ref().ok(), Some(content), "F18: {name}");
+        let is_counted = sizes
+            .iter()
+            .any(|(class, id, _)| segment_name(*class, *id) == *name);
+        assert!(!is_counted, "F18: {name}");
+    }
+    store.reopen();
+    store.shows(expected);
+    for (name, content) in put_there.iter().filter(|(_, content)| *content == NOTES) {
+        assert_eq!(
+            store.disk.content(name).as_ref().ok(),
+            Some(content),
+            "F18: {name}"
+        );
     }
 }
 

@@ -136,7 +136,7 @@ impl BlobStore {
         store.check_begun(SegmentClass::Blob)?;
         let state = State {
             last: store
-                .list(SegmentClass::Blob)?
+                .begun(SegmentClass::Blob)
                 .last()
                 .copied()
                 .unwrap_or_default(),

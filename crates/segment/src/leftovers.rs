@@ -1,19 +1,21 @@
-//! Leftovers: files that bear names of segments and that nothing names.
+//! Files that bear names of segments, and which of them are ours: what a crash has left, and what somebody has put there.
 //!
 //! Why it exists: what a crash has left of a segment has to go at the next opening; but a name says little, and a file that somebody has put
-//! there may be the only copy of what is in it. So only what begins as a segment does, or was never begun, is removed, and all of it is told.
-//! Rules: F18 who did not make a file does not remove it, and it is in nobody's way but that of a segment of its number.
-//! Latches and I/O: a short latch over the lists; reads the first bytes of each such file.
+//! there may be the only copy of what is in it. So at an opening only what begins as a segment does, or was never begun, is removed, and all
+//! of it is told; and of what appears afterwards only what this life has made is ours.
+//! Rules: F18 who did not make a file does not remove it, and it is in nobody's way but that of a log segment of its number.
+//! Latches and I/O: a short latch over the lists, none of it held over I/O; an opening reads the first bytes of each leftover.
 
 use crate::header::{SEGMENT_HEADER_BYTES, bears_mark};
-use crate::names::{SegmentClass, segment_name};
+use crate::names::{SegmentClass, parse_segment_name, segment_name};
 use crate::piece::is_missing;
 use crate::store::SegmentStore;
 use parking_lot::Mutex;
 use pbxt_base::{Error, Result, SegmentId};
-use pbxt_io::{bears_mark_of_encryption, is_passing_want};
-use std::collections::BTreeSet;
+use pbxt_io::{DiskFile, bears_mark_of_encryption, is_passing_want};
+use std::collections::HashSet;
 use std::io;
+use std::sync::Arc;
 
 /// Bytes of a mark.
 const MARK_BYTES: usize = 8;
@@ -31,13 +33,27 @@ pub struct Leftovers {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     leftovers: Mutex<Leftovers>,
-    foreign: Mutex<BTreeSet<(SegmentClass, SegmentId)>>,
+    /// Files that were here at the opening, without those that turned out to be somebody's, and those that this life has made.
+    ours: Mutex<HashSet<(SegmentClass, SegmentId)>>,
 }
 
 impl Found {
-    /// True if somebody else's file has the name.
-    pub(crate) fn is_foreign(&self, class: SegmentClass, id: SegmentId) -> bool {
-        self.foreign.lock().contains(&(class, id))
+    /// For an opening that finds files of these names.
+    pub(crate) fn at_opening(names: &[String]) -> Self {
+        Self {
+            leftovers: Mutex::default(),
+            ours: Mutex::new(names.iter().filter_map(|name| parse_segment_name(name)).collect()),
+        }
+    }
+
+    /// False if a file of this name is somebody else's.
+    pub(crate) fn is_ours(&self, class: SegmentClass, id: SegmentId) -> bool {
+        self.ours.lock().contains(&(class, id))
+    }
+
+    /// A file was removed: one that gets its name later is somebody's, unless we make it.
+    pub(crate) fn forget(&self, class: SegmentClass, id: SegmentId) {
+        self.ours.lock().remove(&(class, id));
     }
 }
 
@@ -78,7 +94,7 @@ impl SegmentStore {
             Kind::Foreign(how) => {
                 let told = (self.name(class, id), how);
                 self.found.leftovers.lock().left_alone.push(told);
-                self.found.foreign.lock().insert((class, id));
+                self.found.forget(class, id);
             }
         }
         Ok(false)
@@ -102,13 +118,36 @@ impl SegmentStore {
         })
     }
 
+    /// Makes a file in this way, which is ours from then on.
+    pub(crate) fn make(
+        &self,
+        class: SegmentClass,
+        id: SegmentId,
+        create: impl FnOnce(&str) -> Result<Arc<dyn DiskFile>>,
+    ) -> Result<Arc<dyn DiskFile>> {
+        let file = create(&segment_name(class, id))?;
+        self.found.ours.lock().insert((class, id));
+        Ok(file)
+    }
+
+    /// Makes an empty file under the first of these numbers whose name is not somebody else's (rule F18).
+    pub(crate) fn make_next(
+        &self,
+        class: SegmentClass,
+        mut next: impl FnMut() -> SegmentId,
+    ) -> Result<(SegmentId, Arc<dyn DiskFile>)> {
+        loop {
+            let id = next();
+            match self.make(class, id, |name| self.disk.create(name, 0)) {
+                Err(error) if is_taken(&error) && !self.found.is_ours(class, id) => {}
+                made => return Ok((id, made?)),
+            }
+        }
+    }
+
     /// Refuses to make a segment in the place of somebody else's file.
     pub(crate) fn check_not_foreign(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
-        if !self.found.is_foreign(class, id) {
-            return Ok(());
-        }
-        if !self.disk.exists(&segment_name(class, id))? {
-            self.found.foreign.lock().remove(&(class, id));
+        if self.found.is_ours(class, id) || !self.disk.exists(&segment_name(class, id))? {
             return Ok(());
         }
         Err(Error::Io {
@@ -120,4 +159,8 @@ impl SegmentStore {
             ),
         })
     }
+}
+
+fn is_taken(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
 }

@@ -112,6 +112,7 @@ impl SegmentStore {
         let (manifest, state) = Self::open_or_create(&disk, mode)?;
         let facts = manifest.facts();
         facts.geometry.check()?;
+        let found = Found::at_opening(&disk.list()?);
         let mut store = Self {
             disk,
             geometry: facts.geometry,
@@ -121,7 +122,7 @@ impl SegmentStore {
             state,
             read_only: mode.read_only,
             piece_ids: PieceIds::new(SegmentId::new(1), SegmentId::new(1)),
-            found: Found::default(),
+            found,
             files: RwLock::default(),
             preparing: Mutex::default(),
             prepared: Mutex::default(),
@@ -266,12 +267,11 @@ impl SegmentStore {
         Ok(ids)
     }
 
-    /// Ids of all segment files of a class, rising; without those known to be somebody else's (rule F18).
+    /// Ids of all segment files of a class, rising; without those that are somebody else's (rule F18).
     pub(crate) fn files_of(&self, class: SegmentClass) -> Result<Vec<SegmentId>> {
         let names = self.disk.list()?;
         let of_class = |name: &String| {
-            parse_segment_name(name)
-                .filter(|(found, id)| *found == class && !self.found.is_foreign(class, *id))
+            parse_segment_name(name).filter(|(found, id)| *found == class && self.found.is_ours(class, *id))
         };
         let mut ids: Vec<SegmentId> = names.iter().filter_map(of_class).map(|(_, id)| id).collect();
         ids.sort_unstable();
@@ -280,12 +280,20 @@ impl SegmentStore {
 
     /// Segments that the manifest vouches for and of which nothing is changed: sealed ones of the log, and those of values.
     pub fn vouched_for(&self) -> Vec<(SegmentClass, SegmentId)> {
-        let facts = self.manifest.facts();
-        let of_values = facts
-            .begun
-            .iter()
-            .filter(|(class, _)| *class == SegmentClass::Blob);
-        facts.sealed.keys().chain(of_values).copied().collect()
+        let of_values = self.begun(SegmentClass::Blob).into_iter();
+        let sealed = self.manifest.facts().sealed.into_keys();
+        sealed
+            .chain(of_values.map(|id| (SegmentClass::Blob, id)))
+            .collect()
+    }
+
+    /// Segments of a class that were begun, by the manifest's word, and not sealed.
+    pub fn begun(&self, class: SegmentClass) -> BTreeSet<SegmentId> {
+        let begun = self.manifest.facts().begun.into_iter();
+        begun
+            .filter(|(found, _)| *found == class)
+            .map(|(_, id)| id)
+            .collect()
     }
 
     /// True if the segment has a file.
@@ -326,7 +334,9 @@ impl SegmentStore {
             self.remove_unbegun(id, &name)?;
         }
         let bytes = self.geometry.hot_segment_bytes;
-        let file = self.disk.create_lacking(&name, bytes, room..bytes)?;
+        let file = self.make(SegmentClass::Hot, id, |name| {
+            self.disk.create_lacking(name, bytes, room..bytes)
+        })?;
         // Durable now: the name and the size. Without them a commit could be written into a file a crash forgets.
         file.sync_data()?;
         self.disk.sync_dir()?;
@@ -356,8 +366,7 @@ impl SegmentStore {
             let found = "one that has a header";
             return Err(self.damaged(SegmentClass::Hot, id, 0, "a segment that was never begun", found));
         }
-        self.files.write().remove(&(SegmentClass::Hot, id));
-        self.disk.remove(name)
+        self.remove_file(SegmentClass::Hot, id)
     }
 
     /// Writes the header of a segment that `prepare` made and gives the file to its one writer, who writes upwards,
@@ -496,13 +505,7 @@ impl SegmentStore {
 
     /// Checks the headers of all segments of a class that the manifest calls begun.
     pub(crate) fn check_begun(&self, class: SegmentClass) -> Result<()> {
-        for (_, id) in self
-            .manifest
-            .facts()
-            .begun
-            .into_iter()
-            .filter(|(found, _)| *found == class)
-        {
+        for id in self.begun(class) {
             if self.header(class, id)?.is_none() {
                 return Err(self.damaged(class, id, 0, "the mark of a PBXT segment", "zeros"));
             }
@@ -584,6 +587,7 @@ impl SegmentStore {
     /// Removes a file, and then its open handle: whoever opens it in between is not left with a handle that keeps its room.
     pub(crate) fn remove_file(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
         self.disk.remove(&segment_name(class, id))?;
+        self.found.forget(class, id);
         self.files.write().remove(&(class, id));
         Ok(())
     }
@@ -592,13 +596,16 @@ impl SegmentStore {
     /// on it are durable on return.
     pub(crate) fn create_growing(&self, class: SegmentClass) -> Result<(SegmentId, Arc<dyn DiskFile>)> {
         let after_files = self.list(class)?.last().map_or(0, |id| id.raw()) + 1;
-        let id = SegmentId::new(after_files).max(self.manifest.next_id(class));
-        let file = self.disk.create(&segment_name(class, id), 0)?;
+        let mut next = after_files.max(self.manifest.next_id(class).raw());
+        let (id, file) = self.make_next(class, || {
+            next += 1;
+            SegmentId::new(next - 1)
+        })?;
         let begun = self.begin_growing(class, id, &*file);
         if begun.as_ref().is_err_and(is_as_before) {
             // F10: nothing refers to it, and every further attempt would leave another one. After any other failure the
             // manifest may name it, so it stays.
-            let _ = self.disk.remove(&segment_name(class, id));
+            let _ = self.remove_file(class, id);
         }
         begun?;
         self.files.write().insert((class, id), Arc::clone(&file));
@@ -637,7 +644,7 @@ impl SegmentStore {
             .list()?
             .iter()
             .filter_map(|name| parse_segment_name(name))
-            .filter(|(class, id)| !self.found.is_foreign(*class, *id))
+            .filter(|(class, id)| self.found.is_ours(*class, *id))
         {
             match self.disk.room(&segment_name(class, id)) {
                 Ok(bytes) => sizes.push((class, id, bytes)),

@@ -3,7 +3,7 @@
 //! Why it exists: piece files are named by checkpoints and log records and not by the manifest, so their life is another
 //! one than that of hot and blob segments, without a sync of the manifest a file.
 //! Rules: F2 the number of a piece file is used once in a life; F13 what neither checkpoint nor log tail names is an
-//! orphan of an earlier life and goes at opening.
+//! orphan of an earlier life and goes at opening, if it is ours (F18).
 //! Latches and I/O: no latch; removing is durable only after `sync_dir`, so many removals share one sync.
 
 use crate::header::SegmentHeader;
@@ -41,9 +41,8 @@ impl SegmentStore {
                 path: self.location(),
             });
         }
-        let id = SegmentId::new(self.piece_ids.of(class).fetch_add(1, Ordering::Relaxed));
-        let file = self.disk.create(&segment_name(class, id), 0)?;
-        Ok((id, file))
+        let ids = self.piece_ids.of(class);
+        self.make_next(class, || SegmentId::new(ids.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Header of a piece file: its size is told by its tail.
@@ -118,6 +117,10 @@ impl SegmentStore {
     /// Removes a piece file, if it is there; durable after `sync_dir`. Whoever has it open reads on.
     pub fn remove_piece(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
         let _ = self.piece_ids.of(class);
+        self.remove_if_there(class, id)
+    }
+
+    fn remove_if_there(&self, class: SegmentClass, id: SegmentId) -> Result<()> {
         match self.remove_file(class, id) {
             // Whoever made it, or a checkpoint, was faster.
             Err(error) if is_missing(&error) => Ok(()),
@@ -130,8 +133,8 @@ impl SegmentStore {
         self.disk.sync_dir()
     }
 
-    /// At opening, removes every piece file of a class that `keep` does not want and that is ours (rule F18), and says which. Nothing in
-    /// read-only mode.
+    /// At opening, removes every piece file of a class, or segment of large values, that `keep` does not want and that is ours (rule F18), and
+    /// says which. Nothing in read-only mode.
     pub fn remove_orphans(
         &self,
         class: SegmentClass,
@@ -140,7 +143,11 @@ impl SegmentStore {
         if self.read_only {
             return Ok(Vec::new());
         }
-        let why = "neither the newest checkpoint nor the log behind it does; a crash has left it, or it is another database's";
+        let why = if class == SegmentClass::Blob {
+            "the manifest does not; a crash has left it, or it is another database's"
+        } else {
+            "neither the newest checkpoint nor the log behind it does; a crash has left it, or it is another database's"
+        };
         let mut orphans = Vec::new();
         for id in self.list(class)?.into_iter().filter(|id| !keep(*id)) {
             if self.is_leftover(class, id, why)? {
@@ -148,7 +155,7 @@ impl SegmentStore {
             }
         }
         for id in &orphans {
-            self.remove_piece(class, *id)?;
+            self.remove_if_there(class, *id)?;
         }
         if !orphans.is_empty() {
             // Durable now: the removals. Without it a power cut would bring the files back until the next opening.

@@ -9,7 +9,7 @@
 //! After a crash: any part of what was given back may have room; nobody asks for that.
 
 use crate::footer::FOOTER_BYTES;
-use crate::names::{SegmentClass, segment_name};
+use crate::names::SegmentClass;
 use crate::store::SegmentStore;
 use pbxt_base::{Result, SegmentId};
 use pbxt_io::GIVE_BACK_BYTES;
@@ -49,7 +49,7 @@ impl SegmentStore {
     pub fn unprepare(&self, id: SegmentId) -> Result<()> {
         let prepared = self.forget_prepared(id);
         if prepared {
-            self.disk.remove(&segment_name(SegmentClass::Hot, id))?;
+            self.remove_file(SegmentClass::Hot, id)?;
         }
         Ok(())
     }

@@ -74,6 +74,14 @@ impl Store {
         })
     }
 
+    /// That of a disk, which was closed in order.
+    pub(crate) fn of(disk: &SimDisk) -> Self {
+        let mut store = Self::new();
+        store.disk = disk.clone();
+        store.open_there();
+        store
+    }
+
     fn with(options: &Options) -> Self {
         let disk = SimDisk::new();
         let db = Database::open(Arc::new(disk.clone()), options).expect("the database opens");
@@ -141,6 +149,10 @@ impl Store {
 
     fn open_again(&mut self) {
         self.disk = self.disk.kill();
+        self.open_there();
+    }
+
+    fn open_there(&mut self) {
         self.db = Database::open(Arc::new(self.disk.clone()), &options()).expect("the database opens");
         self.table = PlayTable::open(&self.db, "t").expect("the table is there");
         self.client = Client::new(&self.db, 1);
