@@ -172,6 +172,7 @@ fn bytes_of_texts(letters: &[u8]) -> usize {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "packs 48,000 letters: too many steps to interpret")]
 fn digits_take_ten_bits_for_three() {
     let besides = bytes_of_texts(b"0123456789ABCDEF") - 12_000 / 2;
     assert!(besides < 60, "{besides}");

@@ -498,6 +498,10 @@ fn origins_that_give_no_row_are_refused() {
 }
 
 #[test]
+#[cfg_attr(
+    miri,
+    ignore = "makes 255 versions, each with all before it: too many steps to interpret"
+)]
 fn a_table_has_255_older_versions_and_no_more() {
     let schema = |version| single(version, ColumnKind::Var, true, Order::Unknown);
     let mut versions = Versions::new(schema(1), Vec::new()).expect("one version");
