@@ -6,6 +6,8 @@
 //! lists had committed. D13. Everybody else is aborted: without END nobody was promised anything.
 //! Latches and I/O: none.
 
+use crate::error::Result;
+use crate::image::damage;
 use pbxt_base::{CommitTs, Lsn, TxnId};
 use pbxt_txlog::VoidRange;
 use pbxt_txn::{EndedAs, RestoredTxn, TxnTableImage};
@@ -23,6 +25,15 @@ pub(crate) enum Fate {
 
 /// So far behind the last one an id gets no byte of its own: ids are dense, unless the image is wrong about where they begin.
 const GAP_MAX: usize = 1 << 20;
+
+/// Rule T8: what a file says of a void range.
+pub(crate) fn check_void(range: VoidRange) -> Result<()> {
+    if range.from < range.to {
+        return Ok(());
+    }
+    let found = format!("one from {} to {}", range.from, range.to);
+    Err(damage("a void range of at least one byte", found))
+}
 
 /// Outcomes of all transactions.
 #[derive(Default, Debug)]

@@ -10,6 +10,7 @@
 
 use crate::definition::TableDef;
 use crate::error::{Error, Result};
+use crate::fates::check_void;
 use crate::image_words::encode_words;
 use crate::key_sample::KeySample;
 use crate::row_writer::SECTION_IMAGE;
@@ -536,11 +537,9 @@ fn read_ranges(reader: &mut Reader<'_>) -> Result<Vec<VoidRange>> {
     let mut ranges = Vec::new();
     for _ in 0..reader.varint()? {
         let (from, to) = (Lsn::new(reader.u64()?), Lsn::new(reader.u64()?));
-        if from >= to {
-            let found = format!("one from {from} to {to}");
-            return Err(damage("a void range of at least one byte", found));
-        }
-        ranges.push(VoidRange { from, to });
+        let range = VoidRange { from, to };
+        check_void(range)?;
+        ranges.push(range);
     }
     Ok(ranges)
 }

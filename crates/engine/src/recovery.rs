@@ -16,7 +16,7 @@ use crate::catalog::{Catalog, CatalogOp};
 use crate::counts::{check_delta, rows_with};
 use crate::database::Database;
 use crate::error::Result;
-use crate::fates::{Fate, Fates};
+use crate::fates::{Fate, Fates, check_void};
 use crate::held_rows::HeldRow;
 use crate::image::{PreparedImage, damage};
 use crate::recovery_image::{ImageFacts, OpenImage, Pieces, Tail, in_log};
@@ -131,6 +131,7 @@ impl PassA {
             Record::Prepare(prepare) => self.note_prepare(&prepare)?,
             Record::RollbackTo(rollback) => {
                 self.note_txn(rollback.txn());
+                check_void(rollback.range())?;
                 self.fates
                     .add_voids(rollback.txn(), std::iter::once(rollback.range()));
             }
@@ -165,6 +166,7 @@ impl PassA {
     }
 
     fn note_end(&mut self, end: &EndRef<'_>) -> Result<()> {
+        end.voids().try_for_each(check_void)?;
         let txn = end.txn();
         self.note_txn(txn);
         if let Some(found) = self.prepared.remove(&txn) {
@@ -190,6 +192,7 @@ impl PassA {
 
     fn note_prepare(&mut self, prepare: &PrepareRef<'_>) -> Result<()> {
         prepare.deltas().try_for_each(check_delta)?;
+        prepare.voids().try_for_each(check_void)?;
         let txn = prepare.txn();
         self.note_txn(txn);
         self.end_vote_before(txn, prepare.xid());
@@ -539,20 +542,45 @@ pub(crate) fn adopt_prepared(db: &Arc<Database>, prepared: Vec<PreparedImage>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pbxt_txlog::EndRecord;
+    use pbxt_txlog::{EndRecord, PrepareRecord, RollbackToRecord, VoidRange};
 
-    /// What pass A says to the END of this transaction with this timestamp.
-    fn noted(txn: u64, ts: u64) -> Result<()> {
+    /// What pass A says to a record of so many bytes.
+    fn noted(len: usize, encode: impl FnOnce(&mut [u8])) -> Result<()> {
+        let mut bytes = vec![0; len];
+        encode(&mut bytes);
+        let record = RecordRef::parse(&bytes).expect("just written");
+        PassA::default().note(Lsn::new(640), record)
+    }
+
+    fn end(txn: u64, ts: u64, voids: &[VoidRange]) -> Result<()> {
         let record = EndRecord {
             txn: TxnId::new(txn),
             outcome: Outcome::Commit(CommitTs::new(ts)),
             deltas: &[],
-            voids: &[],
+            voids,
         };
-        let mut bytes = vec![0; record.encoded_len()];
-        record.encode_into(&mut bytes);
-        let record = RecordRef::parse(&bytes).expect("just written");
-        PassA::default().note(Lsn::new(64), record)
+        noted(record.encoded_len(), |out| record.encode_into(out))
+    }
+
+    #[test]
+    fn a_void_range_of_nothing_is_damage() {
+        for (from, to, fits) in [(64, 65, true), (64, 128, true), (64, 64, false), (128, 64, false)] {
+            let (from, to) = (Lsn::new(from), Lsn::new(to));
+            let range = VoidRange { from, to };
+            let txn = TxnId::new(7);
+            let voids = &[range];
+            let prepare = PrepareRecord {
+                txn,
+                xid: b"x",
+                deltas: &[],
+                voids,
+            };
+            let rollback = RollbackToRecord { txn, range };
+            let of_prepare = noted(prepare.encoded_len(), |out| prepare.encode_into(out));
+            let of_rollback = noted(rollback.encoded_len(), |out| rollback.encode_into(out));
+            let found = [end(7, 7, voids), of_prepare, of_rollback].map(|noted| noted.is_ok());
+            assert_eq!(found, [fits; 3], "T8: {from} to {to}");
+        }
     }
 
     #[test]
@@ -566,7 +594,7 @@ mod tests {
             (u64::MAX, 7, false),
             (7, u64::MAX, false),
         ] {
-            assert_eq!(noted(txn, ts).is_ok(), fits, "T58: {txn}, {ts}");
+            assert_eq!(self::end(txn, ts, &[]).is_ok(), fits, "T58: {txn}, {ts}");
         }
         let mut pass = PassA::default();
         pass.note_txn(TxnId::new(u64::MAX));
