@@ -639,8 +639,8 @@ impl Pieces {
         Ok((!load.is_build()).then_some((load.txn, load.lsn)))
     }
 
-    /// Removes the piece files that neither image nor tail name, and segments of values that were never begun (rule D24). Only once all that was read of the tail is durable: a DROP
-    /// that a power cut takes back would miss them.
+    /// Removes the piece files that neither image nor tail name, and segments of values that were never begun (rule D24). Only once all that
+    /// was read of the tail is durable: a DROP that a power cut takes back would miss them.
     pub(crate) fn remove_orphans(&self) -> Result<()> {
         let image = self.store.checkpoint().map(|checkpoint| checkpoint.image);
         for class in [SegmentClass::Cold, SegmentClass::Meta] {

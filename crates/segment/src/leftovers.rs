@@ -125,9 +125,14 @@ impl SegmentStore {
         id: SegmentId,
         create: impl FnOnce(&str) -> Result<Arc<dyn DiskFile>>,
     ) -> Result<Arc<dyn DiskFile>> {
-        let file = create(&segment_name(class, id))?;
-        self.found.ours.lock().insert((class, id));
-        Ok(file)
+        let name = segment_name(class, id);
+        let made = create(&name);
+        let is_left = |error: &Error| !is_taken(error) && self.disk.exists(&name).unwrap_or(false);
+        // What was half made and could not be taken away again is ours, too.
+        if made.as_ref().err().is_none_or(is_left) {
+            self.found.ours.lock().insert((class, id));
+        }
+        made
     }
 
     /// Makes an empty file under the first of these numbers whose name is not somebody else's (rule F18).

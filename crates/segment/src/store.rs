@@ -280,20 +280,15 @@ impl SegmentStore {
 
     /// Segments that the manifest vouches for and of which nothing is changed: sealed ones of the log, and those of values.
     pub fn vouched_for(&self) -> Vec<(SegmentClass, SegmentId)> {
-        let of_values = self.begun(SegmentClass::Blob).into_iter();
-        let sealed = self.manifest.facts().sealed.into_keys();
-        sealed
-            .chain(of_values.map(|id| (SegmentClass::Blob, id)))
-            .collect()
+        let facts = self.manifest.facts();
+        let of_values = facts.begun_of(SegmentClass::Blob);
+        let of_values = of_values.map(|id| (SegmentClass::Blob, id));
+        facts.sealed.keys().copied().chain(of_values).collect()
     }
 
     /// Segments of a class that were begun, by the manifest's word, and not sealed.
     pub fn begun(&self, class: SegmentClass) -> BTreeSet<SegmentId> {
-        let begun = self.manifest.facts().begun.into_iter();
-        begun
-            .filter(|(found, _)| *found == class)
-            .map(|(_, id)| id)
-            .collect()
+        self.manifest.facts().begun_of(class).collect()
     }
 
     /// True if the segment has a file.
