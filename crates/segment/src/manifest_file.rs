@@ -88,12 +88,6 @@ impl Facts {
         }
     }
 
-    /// Segments of a class that were begun and not sealed, rising.
-    pub(crate) fn begun_of(&self, class: SegmentClass) -> impl Iterator<Item = SegmentId> {
-        let of_class = self.begun.iter().filter(move |(found, _)| *found == class);
-        of_class.map(|(_, id)| *id)
-    }
-
     /// The manifest vouches for no file that may go without another word (F15).
     fn forget_below_log(&mut self) {
         let Some(first) = self.first_hot() else { return };

@@ -281,14 +281,18 @@ impl SegmentStore {
     /// Segments that the manifest vouches for and of which nothing is changed: sealed ones of the log, and those of values.
     pub fn vouched_for(&self) -> Vec<(SegmentClass, SegmentId)> {
         let facts = self.manifest.facts();
-        let of_values = facts.begun_of(SegmentClass::Blob);
-        let of_values = of_values.map(|id| (SegmentClass::Blob, id));
-        facts.sealed.keys().copied().chain(of_values).collect()
+        let of_values = facts
+            .begun
+            .iter()
+            .filter(|(class, _)| *class == SegmentClass::Blob);
+        facts.sealed.keys().chain(of_values).copied().collect()
     }
 
     /// Segments of a class that were begun, by the manifest's word, and not sealed.
     pub fn begun(&self, class: SegmentClass) -> BTreeSet<SegmentId> {
-        self.manifest.facts().begun_of(class).collect()
+        let begun = self.manifest.facts().begun;
+        let of_class = begun.into_iter().filter(|(found, _)| *found == class);
+        of_class.map(|(_, id)| id).collect()
     }
 
     /// True if the segment has a file.
