@@ -217,6 +217,21 @@ pub enum Error {
         /// Limit in bytes.
         limit: usize,
     },
+    /// Index key that has no room for the columns that extend its index (rule X43): whoever made it left them out.
+    #[error(
+        "a key of index '{index}' of table '{table}' takes {bytes} bytes, and each of that index ends with {suffix} bytes of the \
+         primary key"
+    )]
+    KeyTooSmall {
+        /// Table name.
+        table: String,
+        /// Index name.
+        index: String,
+        /// Bytes it has.
+        bytes: usize,
+        /// Bytes it has at least.
+        suffix: usize,
+    },
     /// The transaction was rolled back by the engine; the session accepts only ROLLBACK.
     #[error("this transaction was rolled back by the engine ({why}): ROLLBACK, then retry the transaction")]
     TransactionAborted {

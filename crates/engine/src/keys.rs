@@ -2,7 +2,8 @@
 //!
 //! Why it exists: the host layer makes key images, the writer claims, logs and publishes them; between them goes one
 //! reusable buffer, so that a row costs no allocation.
-//! Rules: X11 "changed" means key bytes or unpack information differ. X63 a key over the limit is refused before anything is written.
+//! Rules: X11 "changed" means key bytes or unpack information differ. X43, X63 a key without room for its suffix, or over the limit, is
+//! refused before anything is written.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -35,12 +36,25 @@ fn copy_of(bytes: &[u8]) -> impl FnMut(&mut Vec<u8>) -> std::result::Result<(), 
 }
 
 /// The key changes of one row, in index order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct KeyChanges {
     bytes: Vec<u8>,
     items: Vec<KeyChange>,
     /// Bytes of the longest new key or unpack information.
     longest: usize,
+    /// Bytes of the shortest key, old or new.
+    shortest: usize,
+}
+
+impl Default for KeyChanges {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            items: Vec::new(),
+            longest: 0,
+            shortest: usize::MAX,
+        }
+    }
 }
 
 impl KeyChanges {
@@ -54,6 +68,7 @@ impl KeyChanges {
         self.bytes.clear();
         self.items.clear();
         self.longest = 0;
+        self.shortest = usize::MAX;
     }
 
     /// Adds the change of one index. Each closure appends bytes to the buffer it is given.
@@ -70,6 +85,9 @@ impl KeyChanges {
         let unpack = self.fill(Some(unpack))?.unwrap_or_default();
         let bytes = new.as_ref().map_or(0, Range::len).max(unpack.len());
         self.longest = self.longest.max(bytes);
+        for key in [&old, &new].into_iter().flatten() {
+            self.shortest = self.shortest.min(key.len());
+        }
         self.items.push(KeyChange {
             index,
             old,
@@ -104,25 +122,36 @@ impl KeyChanges {
         }
     }
 
-    /// Rule X63: what no index of the table can have. `record_bytes_max` is that of the log.
+    /// Rules X43, X63: what no index of the table can have. `record_bytes_max` is that of the log.
     #[inline]
     pub(crate) fn check(&self, table: &Table, record_bytes_max: usize) -> Result<()> {
         let limit = key_limit(record_bytes_max);
-        if self.longest <= limit {
+        if self.longest <= limit && self.shortest >= table.longest_suffix() {
             return Ok(());
         }
-        self.find_too_long(table, limit)
+        self.find_refused(table, limit)
     }
 
     #[cold]
-    fn find_too_long(&self, table: &Table, limit: usize) -> Result<()> {
+    fn find_refused(&self, table: &Table, limit: usize) -> Result<()> {
         for item in &self.items {
+            let index = &table.indexes[item.index];
+            for key in [&item.old, &item.new].into_iter().flatten() {
+                if key.len() < index.suffix_bytes() {
+                    return Err(Error::KeyTooSmall {
+                        table: table.name().to_string(),
+                        index: index.def.name.clone(),
+                        bytes: key.len(),
+                        suffix: index.suffix_bytes(),
+                    });
+                }
+            }
             let bytes = item.new.as_ref().map_or(0, Range::len);
             let kept = item.unpack.len();
             if bytes > limit || kept > pbxt_index::KEY_BYTES_MAX {
                 return Err(Error::KeyTooLarge {
                     table: table.name().to_string(),
-                    index: table.indexes[item.index].def.name.clone(),
+                    index: index.def.name.clone(),
                     bytes: bytes.max(kept),
                     limit,
                 });

@@ -424,7 +424,9 @@ fn read_rows(
             if pass.fates.survives(row.txn(), lsn) {
                 let is_prepared = pass.fates.is_prepared(row.txn());
                 let txn = if is_prepared { row.txn() } else { TxnId::new(0) };
-                worker.add(row, txn, lsn)?;
+                worker
+                    .add(row, txn, lsn)
+                    .map_err(|error| in_log(store, error, lsn))?;
             }
             Ok(())
         })

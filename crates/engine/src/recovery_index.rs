@@ -5,11 +5,12 @@
 //! every index that changes. So no record below the tail is ever read.
 //! Rules: X13 every surviving record of the tail gives its events, with its LSN; those of committed transactions are settled,
 //! those of prepared ones keep their transaction. X11 a delete has none. The host is never called. AL22 events of before an index was
-//! built are none of it.
+//! built are none of it. X43 a key image without room for its index's suffix is damage.
 //! Latches and I/O: trees take inserts from several threads.
 
 use crate::catalog::Catalog;
 use crate::error::Result;
+use crate::image::damage;
 use crate::stored_values::StoredValues;
 use crate::table::Table;
 use pbxt_base::{IndexId, Lsn, TableId, TxnId};
@@ -148,12 +149,18 @@ impl RebuildWorker<'_> {
 
 fn add_images(table: &Table, row: &RowRef<'_>, txn: TxnId, lsn: Lsn) -> Result<()> {
     for image in row.key_images() {
-        let image = image.map_err(|fault| {
-            crate::error::Error::Invalid(format!("a key image in the log is damaged: {fault}"))
-        })?;
+        let image = image.map_err(|fault| damage("whole key images", fault.to_string()))?;
         let Some(index) = table.index_by_id(image.index) else {
             continue;
         };
+        if image.key.len() < index.suffix_bytes() {
+            let expected = format!(
+                "keys of at least {} bytes in index {}",
+                index.suffix_bytes(),
+                image.index
+            );
+            return Err(damage(expected, format!("one of {}", image.key.len())));
+        }
         let sign = if image.sign == pbxt_txlog::Sign::Entry {
             Sign::Entry
         } else {
@@ -162,4 +169,83 @@ fn add_images(table: &Table, row: &RowRef<'_>, txn: TxnId, lsn: Lsn) -> Result<(
         index.insert(image.key, row.row(), txn, lsn, sign, image.unpack)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::IndexDef;
+    use crate::{Error, TableDef};
+    use pbxt_base::{Addr, CommitTs, RowId};
+    use pbxt_rows::{Column, ColumnKind, KeyEncoding, KeyPart, KeySpec, Schema};
+    use pbxt_txlog::{KeyImage, KeyImageBuf, RecordRef, RowRecord};
+
+    /// A table whose second index is extended by a primary key of four bytes.
+    fn table() -> Table {
+        let column = Column {
+            kind: ColumnKind::Fixed(4),
+            nullable: false,
+        };
+        let part = |column| KeyPart {
+            column,
+            length: 4,
+            prefix: false,
+            nullable: false,
+            descending: false,
+            encoding: KeyEncoding::Uint,
+        };
+        let index = |number, parts: &[u16], extension| {
+            let parts = parts.iter().copied().map(part).collect();
+            let spec = KeySpec::new(parts, false).and_then(|spec| spec.with_extension(extension));
+            IndexDef {
+                id: IndexId::new(number),
+                ..IndexDef::primary(spec.expect("an index"))
+            }
+        };
+        let schema = Schema::new(1, vec![column, column]).expect("two columns");
+        let indexes = vec![index(1, &[0], 0), index(2, &[1, 0], 1)];
+        Table::new(TableDef::new("t", schema, indexes), CommitTs::new(0), 1, 0)
+    }
+
+    /// What recovery says of a row that was updated, with an image of so many bytes in this index.
+    fn added(index: u32, sign: pbxt_txlog::Sign, key_bytes: usize) -> Result<()> {
+        let mut images = KeyImageBuf::new();
+        images.push(KeyImage {
+            index: IndexId::new(index),
+            sign,
+            key: &vec![7; key_bytes],
+            unpack: &[],
+        });
+        let record = RowRecord {
+            kind: RowKind::Update,
+            first: false,
+            temporary: false,
+            table: TableId::new(1),
+            txn: TxnId::new(3),
+            row: RowId::new(5),
+            schema_version: 1,
+            prev: Addr::BASE,
+            foreign_prev: None,
+            key_images: images.as_bytes(),
+            payload: b"payload",
+        };
+        let mut bytes = vec![0; record.encoded_len()];
+        record.encode_into(&mut bytes);
+        let record = RecordRef::parse(&bytes).expect("just written");
+        let row = record.as_row().expect("a row");
+        add_images(&table(), &row, TxnId::new(0), Lsn::new(640))
+    }
+
+    #[test]
+    fn a_key_image_without_room_for_its_suffix_is_damage() {
+        for sign in [pbxt_txlog::Sign::Entry, pbxt_txlog::Sign::AntiEntry] {
+            for bytes in 0..10 {
+                let (whole, extended) = (added(1, sign, bytes), added(2, sign, bytes));
+                assert!(whole.is_ok(), "{bytes} bytes: {whole:?}");
+                let refused = matches!(&extended, Err(Error::Storage(error)) if error.to_string().contains("at least 4 bytes"));
+                assert_eq!(refused, bytes < 4, "{bytes} bytes: {extended:?}");
+                assert_eq!(extended.is_ok(), bytes >= 4, "{bytes} bytes: {extended:?}");
+            }
+        }
+    }
 }

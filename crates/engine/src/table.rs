@@ -41,6 +41,8 @@ pub struct Index {
     pub def: IndexDef,
     /// Keys can be made from the row payload alone, so row records carry no image of them.
     pub derivable: bool,
+    /// Bytes at the end of every key that blocks keep apart (rule X43).
+    suffix_bytes: usize,
     /// Tells whether a row has a key, if at most one row can have it (rule X58).
     finder: Option<PayloadKeyMaker>,
     entries: Arc<Entries>,
@@ -109,6 +111,8 @@ pub struct Table {
     versions: Versions,
     /// Indexes in the definition's order.
     pub indexes: Vec<Index>,
+    /// Of the index of which most of a key is kept apart; 0 if none has a suffix.
+    longest_suffix: usize,
     /// What makes their keys of payloads of now, once it was asked for; none where the host has to.
     key_makers: OnceLock<Option<Vec<PayloadKeyMaker>>>,
     references: ArcSwap<References>,
@@ -169,9 +173,11 @@ impl Table {
         entries: impl Fn(IndexId) -> Option<Arc<Entries>>,
     ) -> Self {
         let index = |index: &IndexDef| Index::new(index, &def.schema, entries(index.id).unwrap_or_default());
+        let indexes: Vec<Index> = def.indexes.iter().map(index).collect();
         Self {
             name: RwLock::new(Arc::from(def.name.as_str())),
-            indexes: def.indexes.iter().map(index).collect(),
+            longest_suffix: indexes.iter().map(Index::suffix_bytes).max().unwrap_or_default(),
+            indexes,
             key_makers: OnceLock::new(),
             versions: def.versions(),
             references: ArcSwap::default(),
@@ -186,6 +192,12 @@ impl Table {
     /// Columns now; the same for the whole life of a `Table`.
     pub fn schema(&self) -> &Schema {
         self.versions.current()
+    }
+
+    /// A key of so many bytes is long enough for every index (rule X43).
+    #[inline]
+    pub(crate) fn longest_suffix(&self) -> usize {
+        self.longest_suffix
     }
 
     /// What makes the keys of all indexes, in their order, of payloads with the columns of now; none if the core cannot make all.
@@ -419,9 +431,16 @@ impl Index {
         Self {
             def: def.clone(),
             derivable: def.spec.derivable(schema),
+            suffix_bytes: def.spec.suffix_bytes(),
             finder: finder_of(def, schema),
             entries,
         }
+    }
+
+    /// Bytes of a key at least (rule X43).
+    #[inline]
+    pub(crate) fn suffix_bytes(&self) -> usize {
+        self.suffix_bytes
     }
 
     /// The parts now.

@@ -190,7 +190,8 @@ impl<'w> RunBuilder<'w> {
     /// Adds an entry that lies right of all before.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for keys beyond [`KEY_BYTES_MAX`]; those of writing.
+    /// [`Error::TooLarge`] for keys beyond [`KEY_BYTES_MAX`], `Corrupt` for one without room for its suffix (rule X43): it comes from
+    /// another run then; those of writing.
     ///
     /// # Panics
     /// If the entry does not lie right of the one before (rule X1).
@@ -209,6 +210,14 @@ impl<'w> RunBuilder<'w> {
                 what: "the key of an index entry",
                 bytes: longest as u64,
                 limit: KEY_BYTES_MAX as u64,
+            });
+        }
+        if key.len() < self.block.suffix_bytes {
+            return Err(Error::Corrupt {
+                file: format!("a run of index {}", self.index),
+                offset: 0,
+                expected: format!("keys of at least {} bytes", self.block.suffix_bytes),
+                found: format!("one of {}", key.len()),
             });
         }
         let stamped = self.tag.is_none();

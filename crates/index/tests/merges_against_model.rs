@@ -360,3 +360,41 @@ fn whoever_merges_is_told_of_every_pair() {
     merge_events(&sources, &all, &mut told, &mut out).expect("merged");
     assert_eq!(told.1, 600, "S43: without a question nobody could pause");
 }
+
+/// Only a damaged run has one: a checkpoint that merges it stops with a sentence.
+#[test]
+fn a_key_without_room_for_its_suffix_stops_a_merge() {
+    let short = |bytes: usize| Event {
+        key: vec![9; bytes],
+        row: 1,
+        lsn: 64,
+        sign: Sign::Entry,
+        txn: 0,
+        unpack: Vec::new(),
+    };
+    for bytes in 0..8 {
+        let store = store();
+        let sources = MergeSources {
+            trees: &[],
+            runs: &[run_of(&store, &[short(bytes)])],
+            covered_below: NONE,
+        };
+        let all = MergeRange {
+            from: SeekPos::START,
+            until: None,
+            bytes: u64::MAX,
+        };
+        let mut world = World {
+            standings: [EventStanding::Settled; TXNS],
+            gone: BTreeSet::new(),
+        };
+        let mut out = builder(&store, None).with_suffix(4);
+        let merged = merge_events(&sources, &all, &mut world, &mut out);
+        let refused = matches!(&merged, Err(error) if error.to_string().contains("keys of at least 4 bytes"));
+        assert_eq!(
+            (refused, merged.is_ok()),
+            (bytes < 4, bytes >= 4),
+            "{bytes} bytes: {merged:?}"
+        );
+    }
+}

@@ -294,6 +294,7 @@ fn is_fatal(error: &Error) -> bool {
             | Error::TableExists { .. }
             | Error::DefinitionChanged { .. }
             | Error::KeyTooLarge { .. }
+            | Error::KeyTooSmall { .. }
             | Error::Invalid(_)
             | Error::NoSuchXid
             | Error::SnapshotTooOld { .. }
