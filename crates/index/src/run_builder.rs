@@ -2,7 +2,7 @@
 //!
 //! Why it exists:    a run is larger than memory; entries are encoded block by block as they come.
 //! Format / state:   `docs/indexes.md`, runs: sections of piece files of class Meta, one for each piece of the run.
-//! Rules:            X1 entries must come in order, each once; X31 entries of a tagged run carry no stamps, X32 a piece
+//! Rules:            X1 entries come in order, each once, X43 and have room for their suffix: what does not is damage; X31 entries of a tagged run carry no stamps, X32 a piece
 //!                   ends between two (key, row id) pairs, so no pair's events lie in two pieces.
 //! Latches and I/O:  none held; the writes of `PieceWriter`. What is dropped unfinished removes its files.
 //! After a crash:    nothing names an unfinished run; its files are removed as orphans.
@@ -190,11 +190,8 @@ impl<'w> RunBuilder<'w> {
     /// Adds an entry that lies right of all before.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for keys beyond [`KEY_BYTES_MAX`], `Corrupt` for one without room for its suffix (rule X43): it comes from
-    /// another run then; those of writing.
-    ///
-    /// # Panics
-    /// If the entry does not lie right of the one before (rule X1).
+    /// [`Error::TooLarge`] for keys beyond [`KEY_BYTES_MAX`]; `Corrupt` for one without room for its suffix (rule X43), and if the entry
+    /// does not lie right of the one before (rule X1): what a damaged run gives to a merge. Those of writing.
     pub fn push(
         &mut self,
         key: &[u8],
@@ -213,12 +210,8 @@ impl<'w> RunBuilder<'w> {
             });
         }
         if key.len() < self.block.suffix_bytes {
-            return Err(Error::Corrupt {
-                file: format!("a run of index {}", self.index),
-                offset: 0,
-                expected: format!("keys of at least {} bytes", self.block.suffix_bytes),
-                found: format!("one of {}", key.len()),
-            });
+            let expected = format!("keys of at least {} bytes", self.block.suffix_bytes);
+            return Err(self.damage(expected, format!("one of {}", key.len())));
         }
         let stamped = self.tag.is_none();
         let item = Item {
@@ -229,7 +222,7 @@ impl<'w> RunBuilder<'w> {
             txn: if stamped { txn } else { TxnId::new(0) },
             unpack,
         };
-        self.check_order(&item);
+        self.check_order(&item)?;
         if self.block.is_full() {
             self.end_full_block(&item)?;
         }
@@ -242,7 +235,7 @@ impl<'w> RunBuilder<'w> {
         Ok(())
     }
 
-    fn check_order(&self, item: &Item<'_>) {
+    fn check_order(&self, item: &Item<'_>) -> Result<()> {
         let order = match &self.last {
             Some((key, event)) if self.block.len() == 0 => {
                 let new = (item.row, item.lsn, item.sign);
@@ -250,7 +243,22 @@ impl<'w> RunBuilder<'w> {
             }
             _ => self.block.last_against(item),
         };
-        invariant!(order.is_lt(), "X1: entries come to a run in order, each once");
+        if order.is_lt() {
+            return Ok(());
+        }
+        let found = format!("row {} behind a key of a later place", item.row);
+        Err(self.damage("entries in order, each once".into(), found))
+    }
+
+    /// What comes to this run is not what another one may have.
+    #[cold]
+    fn damage(&self, expected: String, found: String) -> Error {
+        Error::Corrupt {
+            file: format!("a run of index {}", self.index),
+            offset: 0,
+            expected,
+            found,
+        }
     }
 
     fn note_stamp(&mut self, item: &Item<'_>) {
