@@ -233,11 +233,56 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
+    /// The end of the work. Where it could not be done, nobody learns any more what `settle` would tell apart: it is all said as findings.
+    pub(crate) fn conclude(&mut self, done: Outcome<()>) -> Outcome<()> {
+        if done.is_err() {
+            self.settle(|_| false)?;
+        }
+        done
+    }
+
     /// The value, or a finding and nothing.
     pub(crate) fn take<T>(&mut self, result: Result<T>) -> Outcome<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(error) => self.finding(error).map(|()| None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written of a command with a doubt that ended so.
+    fn written(done: Outcome<()>) -> (Outcome<()>, String) {
+        let mut out = Vec::new();
+        let mut report = Report::new(&mut out, false, 5);
+        report.keep_doubts();
+        let error = Error::Corrupt {
+            file: "blob-00000001.pbx".into(),
+            offset: 4096,
+            expected: "a value".into(),
+            found: "zeros".into(),
+        };
+        report
+            .doubt(Leftover::Value, error, RESTORE)
+            .expect("a doubt is kept");
+        let done = report.conclude(done);
+        drop(report);
+        (done, String::from_utf8(out).expect("text"))
+    }
+
+    #[test]
+    fn what_was_kept_back_is_said_where_the_work_could_not_be_done() {
+        let (done, text) = written(Err(Failure::Usage("no room".into())));
+        assert!(matches!(done, Err(Failure::Usage(_))), "{done:?}");
+        let wanted = "finding: 'blob-00000001.pbx' is damaged at offset 4096: expected a value, found zeros; restore it from a backup\n";
+        assert_eq!(text, wanted);
+        let (done, text) = written(Ok(()));
+        assert!(
+            done.is_ok() && text.is_empty(),
+            "it is still to be settled: {text}"
+        );
     }
 }

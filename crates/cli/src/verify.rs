@@ -47,23 +47,29 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Outcome<Verdict> {
     if args.open {
         report.keep_doubts();
     }
-    manifests(&directory, &mut report)?;
+    let done = look(args, &directory, &mut report);
+    report.conclude(done)?;
+    Ok(report.verdict())
+}
+
+fn look(args: &VerifyArgs, directory: &Directory, report: &mut Report<'_>) -> Outcome<()> {
+    manifests(directory, report)?;
     let mut subject = Subject {
-        directory: &directory,
+        directory,
         facts: directory.manifests.facts(),
         sound: BTreeMap::new(),
         hidden: BTreeSet::new(),
         live: args.live,
     };
-    headers(&mut subject, &mut report)?;
-    let missing = Missing::find(&directory)?;
-    gone(&directory, &missing, &mut report)?;
+    headers(&mut subject, report)?;
+    let missing = Missing::find(directory)?;
+    gone(directory, &missing, report)?;
     if let Some(store) = view(&subject)? {
-        verify_files::sealed(&subject, &store, &mut report)?;
-        verify_log::log(&subject, &store, &mut report)?;
-        let unsound = verify_files::pieces(&subject, &store, &missing.names, &mut report)?;
-        image(&subject, missing, &unsound, &mut report)?;
-        verify_files::blobs(&subject, &store, &mut report)?;
+        verify_files::sealed(&subject, &store, report)?;
+        verify_log::log(&subject, &store, report)?;
+        let unsound = verify_files::pieces(&subject, &store, &missing.names, report)?;
+        image(&subject, missing, &unsound, report)?;
+        verify_files::blobs(&subject, &store, report)?;
     }
     if report.verdict() == Verdict::Good && !args.live {
         // Whatever else an opening asks of the directory.
@@ -71,14 +77,13 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Outcome<Verdict> {
     }
     if args.open {
         if report.verdict() == Verdict::Good {
-            opened::verify(&args.directory, &mut report)?;
+            opened::verify(&args.directory, report)?;
         } else {
             report.settle(|_| false)?;
             report.progress("tables: left out, because of what was said above")?;
         }
     }
-    report.end()?;
-    Ok(report.verdict())
+    report.end()
 }
 
 fn manifests(directory: &Directory, report: &mut Report<'_>) -> Outcome<()> {
