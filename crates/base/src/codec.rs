@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A variable-length number.
+    /// A variable-length number, in its shortest form (rule F19).
     pub fn varint(&mut self) -> Result<u64> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -157,13 +157,16 @@ impl<'a> Reader<'a> {
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {
+                if byte == 0 && shift > 0 {
+                    break;
+                }
                 return Ok(value);
             }
         }
         Err(Error::Corrupt {
             file: String::new(),
             offset: self.at as u64,
-            expected: "a varint of at most 64 bits".into(),
+            expected: "a varint of at most 64 bits in its shortest form".into(),
             found: "a longer one".into(),
         })
     }
@@ -190,6 +193,22 @@ mod tests {
         }
         assert!(Reader::new(&[0xff; 11]).varint().is_err());
         assert!(Reader::new(&[0x80]).varint().is_err());
+    }
+
+    #[test]
+    fn a_varint_has_one_form() {
+        for value in [0, 1, 127, 128, 16_384, u64::from(u32::MAX)] {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            for zeros in 0..3 {
+                let mut longer = out.clone();
+                *longer.last_mut().expect("a byte") |= 0x80;
+                longer.extend(std::iter::repeat_n(0x80, zeros));
+                longer.push(0);
+                let read = Reader::new(&longer).varint();
+                assert!(read.is_err(), "{value} in {longer:x?}: {read:?}");
+            }
+        }
     }
 
     #[test]
