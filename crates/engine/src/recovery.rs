@@ -250,11 +250,12 @@ impl PassA {
         });
     }
 
-    /// Applies the tail's changes of the catalog to what the image had.
-    fn finish_catalog(&self, catalog: &Catalog) -> Result<()> {
+    /// Applies the tail's changes of the catalog to what the image had. Of a table that the tail drops only the ids count: what the
+    /// image had of it is not there to be changed, and its rows are not those of a new one.
+    fn finish_catalog(&self, catalog: &Catalog, dropped: &BTreeSet<TableId>) -> Result<()> {
         for op in &self.ops {
             match op {
-                CatalogOp::Put(def, _) if def.temporary => catalog.note_ids(def),
+                CatalogOp::Put(def, _) if def.temporary || dropped.contains(&def.id) => catalog.note_ids(def),
                 CatalogOp::Put(def, next) => {
                     if let Some(table) = catalog.by_id(def.id) {
                         catalog.alter(&table, def);
@@ -277,7 +278,7 @@ impl PassA {
         Ok(())
     }
 
-    /// Tables of the image that the tail dropped: nothing of them is loaded.
+    /// Tables that the tail dropped: nothing of them is loaded.
     fn dropped(&self) -> BTreeSet<TableId> {
         let dropped = self.ops.iter().filter_map(|op| match op {
             CatalogOp::Drop(id) => Some(*id),
@@ -344,12 +345,12 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
     pass.fates.settle();
     let mut pieces = Pieces::new(store);
     let catalog = Catalog::default();
-    let has_image = image.is_some();
+    let (has_image, dropped) = (image.is_some(), pass.dropped());
     let accounts = match image {
-        Some(image) => image.load(&catalog, &mut pieces, pass.tail(&pass.dropped(), &end))?,
+        Some(image) => image.load(&catalog, &mut pieces, pass.tail(&dropped, &end))?,
         None => BlobAccounts::default(),
     };
-    pass.finish_catalog(&catalog)
+    pass.finish_catalog(&catalog, &dropped)
         .map_err(|error| in_log(store, error, end.lsn()))?;
     pieces.add_loads(&catalog, &pass.loads, &pass.fates)?;
     let mut tail_rows = read_rows(store, threads, blobs, &pass, &catalog, &end, has_image)?;

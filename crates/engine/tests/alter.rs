@@ -213,6 +213,32 @@ fn a_dropped_index_is_gone_after_a_crash_at_any_moment() {
 }
 
 #[test]
+fn a_table_that_loses_rows_and_changes_before_it_is_dropped_is_gone_after_a_crash() {
+    let mut bench = Bench::new(Shape::new());
+    bench.fill(0..10);
+    bench.settle();
+    let id = *bench.rows.keys().next().expect("a row");
+    delete(&mut bench.session, &bench.table, id).expect("deleted");
+    bench.session.commit().expect("committed");
+    bench.alter(add(10));
+    bench.alter(lose(2));
+    let (old, id) = (Arc::clone(&bench.table), bench.table.id);
+    bench.db.drop_table(None, "t").expect("dropped");
+    drop(old);
+    let crashed = bench.disk.kill();
+    let db = open(&crashed);
+    assert!(db.catalog.by_id(id).is_none());
+    let made = db
+        .create_table(bench.shape.definition("t"), 1)
+        .expect("a new table");
+    assert!(made.id > id, "K3: {} is handed out once", made.id);
+    drop(db);
+    let db = open(&crashed.kill());
+    let found = find(&db);
+    assert_eq!((found.id, found.info().rows), (made.id, 0));
+}
+
+#[test]
 fn what_needs_other_keys_is_refused() {
     let bench = Bench::new(Shape::new());
     let refuse = |change: &dyn Fn(&mut Shape), why: &str| {
