@@ -15,6 +15,7 @@ use crate::blob_reclaim::BlobAccounts;
 use crate::catalog::{Catalog, CatalogOp};
 use crate::counts::{check_delta, rows_with};
 use crate::database::Database;
+use crate::definition::TableDef;
 use crate::error::Result;
 use crate::fates::{Fate, Fates, check_void};
 use crate::held_rows::HeldRow;
@@ -253,9 +254,11 @@ impl PassA {
     /// Applies the tail's changes of the catalog to what the image had. Of a table that the tail drops only the ids count: what the
     /// image had of it is not there to be changed, and its rows are not those of a new one.
     fn finish_catalog(&self, catalog: &Catalog, dropped: &BTreeSet<TableId>) -> Result<()> {
+        let is_dropped = |id: &TableId| dropped.contains(id) && !planted!("recovery.dropped_made_anew");
+        let is_nothing = |def: &TableDef| def.temporary || is_dropped(&def.id);
         for op in &self.ops {
             match op {
-                CatalogOp::Put(def, _) if def.temporary || dropped.contains(&def.id) => catalog.note_ids(def),
+                CatalogOp::Put(def, _) if is_nothing(def) => catalog.note_ids(def),
                 CatalogOp::Put(def, next) => {
                     if let Some(table) = catalog.by_id(def.id) {
                         catalog.alter(&table, def);

@@ -99,6 +99,11 @@ mod planted {
     }
 
     #[test]
+    fn a_dropped_table_that_recovery_makes_anew_is_caught() {
+        caught("recovery.dropped_made_anew");
+    }
+
+    #[test]
     fn a_torn_tail_that_is_taken_for_data_is_caught() {
         caught("log.checksum_unchecked");
     }

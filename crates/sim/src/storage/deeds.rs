@@ -305,7 +305,7 @@ impl Life {
         self.delete_ids(me, name, &ids)
     }
 
-    fn delete_ids(&mut self, me: usize, name: &str, ids: &[u32]) -> Step {
+    pub(super) fn delete_ids(&mut self, me: usize, name: &str, ids: &[u32]) -> Step {
         let Some(table) = self.table(name)? else {
             return Ok(());
         };

@@ -98,9 +98,23 @@ impl Life {
         }
         match self.rng.below(10) {
             0 => self.create_table(me),
+            1..4 if OTHERS.contains(&name) && self.rng.chance(30) => self.wind_up(me, name),
             1..4 if OTHERS.contains(&name) => self.replace_table(me, name),
             _ => self.alter(me, name),
         }
+    }
+
+    /// A table is emptied, altered and replaced: the tail has less than nothing for it, and changes what it then drops.
+    fn wind_up(&mut self, me: usize, name: &str) -> Step {
+        let ids: Vec<u32> = self.view(me).rows(name).into_keys().collect();
+        self.delete_ids(me, name, &ids)?;
+        self.commit(me)?;
+        self.alter(me, name)?;
+        let is_idle = !self.writers[me].user.session.holds_locks();
+        if is_idle && self.state.tables.contains_key(name) {
+            self.replace_table(me, name)?;
+        }
+        Ok(())
     }
 
     fn replace_table(&mut self, me: usize, name: &str) -> Step {
