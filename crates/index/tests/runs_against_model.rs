@@ -17,7 +17,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use run_support::{
     Event, INDEX, builder, codec, config, deal, event, int_key, key, push_all, run_of, sizes, sorted, store,
-    store_on, tree_of,
+    store_on, tree_of, try_push,
 };
 
 /// A cut and its definition.
@@ -667,16 +667,7 @@ fn an_entry_out_of_order_is_refused() {
         let mut out = builder(&store, None);
         push_all(&mut out, &events[..before]);
         for late in [0, before - 1] {
-            let Event {
-                key,
-                row,
-                lsn,
-                sign,
-                txn,
-                ..
-            } = &events[late];
-            let (row, lsn, txn) = (RowId::new(*row), Lsn::new(*lsn), TxnId::new(*txn));
-            let refused = out.push(key, row, lsn, *sign, txn, &[]);
+            let refused = try_push(&mut out, &events[late]);
             let text = refused.expect_err("X1").to_string();
             assert!(
                 text.contains("a run of index 7") && text.contains("entries in order"),

@@ -75,7 +75,7 @@ pub(crate) fn builder(store: &Arc<SegmentStore>, tag: Option<(TxnId, Lsn)>) -> R
         .with_filter(true)
 }
 
-pub(crate) fn push(out: &mut RunBuilder<'_>, event: &Event) {
+pub(crate) fn try_push(out: &mut RunBuilder<'_>, event: &Event) -> pbxt_base::Result<()> {
     let Event {
         key,
         row,
@@ -92,7 +92,10 @@ pub(crate) fn push(out: &mut RunBuilder<'_>, event: &Event) {
         TxnId::new(*txn),
         unpack,
     )
-    .expect("room for an entry");
+}
+
+pub(crate) fn push(out: &mut RunBuilder<'_>, event: &Event) {
+    try_push(out, event).expect("room for an entry");
 }
 
 pub(crate) fn push_all(out: &mut RunBuilder<'_>, events: &[Event]) {
