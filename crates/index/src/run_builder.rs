@@ -2,8 +2,9 @@
 //!
 //! Why it exists:    a run is larger than memory; entries are encoded block by block as they come.
 //! Format / state:   `docs/indexes.md`, runs: sections of piece files of class Meta, one for each piece of the run.
-//! Rules:            X1 entries come in order, each once, X43 and have room for their suffix: what does not is damage; X31 entries of a tagged run carry no stamps, X32 a piece
-//!                   ends between two (key, row id) pairs, so no pair's events lie in two pieces.
+//! Rules:            X1 entries come in order, each once, X43 and have room for their suffix: what does not is damage;
+//!                   X31 entries of a tagged run carry no stamps, X32 a piece ends between two (key, row id) pairs, so no
+//!                   pair's events lie in two pieces.
 //! Latches and I/O:  none held; the writes of `PieceWriter`. What is dropped unfinished removes its files.
 //! After a crash:    nothing names an unfinished run; its files are removed as orphans.
 
