@@ -42,8 +42,8 @@ pub const NAMES: &[&str] = &[
     "load.count_off",
     // Prepared transactions that only the checkpoint knows are not taken over (D19).
     "recovery.prepared_forgotten",
-    // A table that the tail changes and drops is taken for a new one (C3).
-    "recovery.dropped_made_anew",
+    // The numbers of rows that a checkpoint has are taken for less than none (C4).
+    "recovery.count_below_none",
     // Batches of the log are believed without a look at their checksum (D5).
     "log.checksum_unchecked",
     // A merge of an index drops the entries of some rows (X35).

@@ -11,12 +11,14 @@ use crate::piece_content::Content;
 use crate::report::{Leftover, Report};
 use crate::scratch_disk::ScratchDisk;
 use crate::text::{count, size};
-use pbxt::{Action, Database, Error, ForeignKeyInfo, Options, RecordColumn, Session, Table, check_table};
+use pbxt::{
+    Action, Database, Error, ForeignKeyInfo, Options, RecordColumn, Session, Table, WaitObserver, check_table,
+};
 use pbxt_io::Disk;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Memory for blocks and records that are read again.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -25,20 +27,42 @@ const CACHE_BYTES: u64 = 64 << 20;
 pub(crate) struct Opened {
     db: Arc<Database>,
     disk: Arc<ScratchDisk>,
+    told: Arc<Told>,
+}
+
+/// What the opening went on without (rules D39 and C4).
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl WaitObserver for Told {
+    fn waiting(&self, _waiter: usize, _blocker: usize) {}
+    fn begin(&self, _host_session: usize) {}
+    fn end(&self, _host_session: usize) {}
+    fn is_killed(&self, _host_session: usize) -> bool {
+        false
+    }
+    fn damage(&self, text: &str) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(text.to_owned());
+    }
 }
 
 impl Opened {
     /// Recovers the database in memory. Nobody else may have it open.
     pub(crate) fn open(directory: &Path) -> Result<Self, Error> {
         let disk = Arc::new(ScratchDisk::over(directory)?);
+        let told = Arc::new(Told::default());
         let options = Options {
+            observer: Some(Arc::clone(&told) as Arc<dyn WaitObserver>),
             create: false,
             cache_bytes: CACHE_BYTES,
             background: false,
             ..Options::default()
         };
         let db = Database::open(Arc::clone(&disk) as Arc<dyn Disk>, &options)?;
-        Ok(Self { db, disk })
+        Ok(Self { db, disk, told })
     }
 
     /// Piece files that recovery removes, as nothing names them.
@@ -85,6 +109,12 @@ impl Opened {
             }
         }
         Ok(())
+    }
+
+    /// What was told while the database was opened: with sound files numbers of rows that cannot be.
+    fn tell(&self, report: &mut Report<'_>) -> Outcome<()> {
+        let told = std::mem::take(&mut *self.told.0.lock().unwrap_or_else(PoisonError::into_inner));
+        told.iter().try_for_each(|text| report.sentence(text))
     }
 
     /// Checks every table as CHECK TABLE does: rows, indexes and large values against each other.
@@ -165,6 +195,7 @@ pub(crate) fn verify(directory: &Path, report: &mut Report<'_>) -> Outcome<()> {
     report.waiting(|| "the database is being opened in memory".into())?;
     match Opened::open(directory) {
         Ok(opened) => {
+            opened.tell(report)?;
             opened.check(report)?;
             return opened.settle(report);
         }

@@ -8,11 +8,13 @@ mod family;
 use common::{answer, flip, overwrite, state, text_of, wait_until_free};
 use family::Plan;
 use pbxt::{Action, Database, Options, Progress};
-use pbxt_io::OsDisk;
+use pbxt_io::{Disk, OsDisk};
 use pbxt_segment::{PieceWriter, SegmentClass};
 use pbxt_sim::client::Client;
+use pbxt_sim::image_edit::{image_of, with_items};
 use pbxt_sim::table::{PlayRow, PlayTable};
 use pbxt_sim::world::geometry;
+use pbxt_testkit::SimDisk;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -300,6 +302,41 @@ fn what_recovery_or_a_check_finds_is_a_finding() {
     flip(&first_of(directory.path(), "meta"), 4100);
     let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
     assert!(text.contains("tables: left out") && code == 1, "{text}");
+}
+
+/// The checkpoint's image says of each table that it has so many rows, under checksums that are right.
+fn say_rows(directory: &Path, rows: i64) {
+    const TABLE: u8 = 4;
+    const FROM_END: usize = 32;
+    let disk = SimDisk::new();
+    for (path, bytes, _) in state(directory) {
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        disk.replace(name, &bytes);
+    }
+    let mut items = image_of(&disk);
+    for item in items.iter_mut().filter(|item| item.kind == TABLE) {
+        let at = item.fields.len() - FROM_END;
+        item.fields[at..at + 8].copy_from_slice(&rows.to_le_bytes());
+    }
+    let disk = with_items(&disk, &items);
+    for name in disk.list().expect("files") {
+        std::fs::write(directory.join(&name), disk.content(&name).expect("content")).expect("written");
+    }
+}
+
+#[test]
+fn a_number_of_rows_that_cannot_be_is_a_finding() {
+    let directory = killed(|_| {});
+    say_rows(directory.path(), -7);
+    let (text, code) = answer(&["verify", text_of(directory.path())]);
+    assert_eq!(code, 0, "no file is damaged: {text}");
+    let (text, code) = answer(&["verify", "--open", text_of(directory.path())]);
+    assert!(
+        text.contains("finding: table 't' has -6 rows by checkpoint and log")
+            && text.contains("table 't' has 401 rows, as counted anew"),
+        "C4: {text}"
+    );
+    assert_eq!(code, 1);
 }
 
 #[test]

@@ -260,7 +260,7 @@ impl Database {
         db.maintenance.note_opened(found.start, quiet_at);
         let loads = found.loads.into_iter();
         loads.for_each(|record| db.maintenance.note_load(Lsn::new(0), record));
-        db.note_recovery(started, (found.records, found.bytes), &found.pieces);
+        db.end_recovery(started, (found.records, found.bytes), &found.pieces)?;
         if options.background {
             db.start_background()?;
         }
@@ -274,14 +274,21 @@ impl Database {
         self.start_scrub()
     }
 
-    /// Counts what an opening has read, and tells what it went on without.
-    fn note_recovery(&self, started_millis: u64, (records, bytes): (u64, u64), pieces: &Pieces) {
+    /// Makes right what cannot be, tells what the opening goes on without, and counts what it has read.
+    fn end_recovery(
+        self: &Arc<Self>,
+        started_millis: u64,
+        (records, bytes): (u64, u64),
+        pieces: &Pieces,
+    ) -> Result<()> {
         self.tell_of_aside(pieces);
         self.tell_of_leftovers();
+        self.recount_impossible()?;
         let took = self.clock.now_millis() - started_millis;
         self.counters.recovery_micros.add(took * 1000);
         self.counters.recovery_records.add(records);
         self.counters.recovery_bytes.add(bytes);
+        Ok(())
     }
 
     /// Logs exact counters, flushes, and notes the orderly close. No session may be open.

@@ -163,6 +163,7 @@ mod prepared;
 mod pressure;
 mod quiet;
 mod ready_row;
+mod recount;
 mod recovery;
 mod recovery_image;
 mod recovery_index;

@@ -75,7 +75,8 @@ impl Database {
         }
     }
 
-    fn tell_damage_at_opening(&self, text: &str) {
+    /// One line for whoever runs the database.
+    pub(crate) fn tell_damage_at_opening(&self, text: &str) {
         if let Some(observer) = &self.waits.observer {
             observer.damage(text);
         }

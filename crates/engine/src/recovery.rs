@@ -13,7 +13,7 @@
 
 use crate::blob_reclaim::BlobAccounts;
 use crate::catalog::{Catalog, CatalogOp};
-use crate::counts::{check_delta, rows_with};
+use crate::counts::check_delta;
 use crate::database::Database;
 use crate::definition::TableDef;
 use crate::error::Result;
@@ -254,8 +254,7 @@ impl PassA {
     /// Applies the tail's changes of the catalog to what the image had. Of a table that the tail drops only the ids count: what the
     /// image had of it is not there to be changed, and its rows are not those of a new one.
     fn finish_catalog(&self, catalog: &Catalog, dropped: &BTreeSet<TableId>) -> Result<()> {
-        let is_dropped = |id: &TableId| dropped.contains(id) && !planted!("recovery.dropped_made_anew");
-        let is_nothing = |def: &TableDef| def.temporary || is_dropped(&def.id);
+        let is_nothing = |def: &TableDef| def.temporary || dropped.contains(&def.id);
         for op in &self.ops {
             match op {
                 CatalogOp::Put(def, _) if is_nothing(def) => catalog.note_ids(def),
@@ -263,7 +262,7 @@ impl PassA {
                     if let Some(table) = catalog.by_id(def.id) {
                         catalog.alter(&table, def);
                     } else {
-                        let rows = rows_with(0, self.rows.get(&def.id).copied().unwrap_or(0))?;
+                        let rows = self.rows.get(&def.id).copied().unwrap_or(0);
                         let next = self.marks.get(&def.id).copied().unwrap_or(*next);
                         let table = Table::new((**def).clone(), CommitTs::new(0), next, rows);
                         catalog.put(Arc::new(table));

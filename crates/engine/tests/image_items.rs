@@ -247,11 +247,6 @@ fn numbers_that_cannot_be_are_refused() {
     }
     // Of a table, from the end: change, bytes, greatest row, rows.
     refused(
-        "rows below none",
-        "rows, the greatest row id",
-        put(kind::TABLE, 32, u64::MAX),
-    );
-    refused(
         "rows without end",
         "rows, the greatest row id",
         put(kind::TABLE, 32, u64::MAX >> 1),

@@ -99,8 +99,8 @@ mod planted {
     }
 
     #[test]
-    fn a_dropped_table_that_recovery_makes_anew_is_caught() {
-        caught("recovery.dropped_made_anew");
+    fn a_number_of_rows_that_an_opening_doubts_is_caught() {
+        caught("recovery.count_below_none");
     }
 
     #[test]

@@ -148,7 +148,7 @@ pub(super) struct Life {
     /// The oldest state that the next opening may find.
     oldest: usize,
     pub trouble: Trouble,
-    /// By the scrubber of the database that is open.
+    /// By the database that is open, of damage.
     pub told: Arc<Told>,
     pub done: Done,
     pub next_xid: u64,
@@ -213,6 +213,7 @@ impl Life {
 
     /// Opens the database; it must be in one of the states that the history allows.
     pub(super) fn open(&mut self) -> Step {
+        self.told.take();
         let opened = Database::open(Arc::new(self.disk.clone()), &self.options());
         let db = match opened {
             Ok(db) => db,
@@ -224,6 +225,7 @@ impl Life {
             Err(error) => return Err(self.wrong(&format!("the database does not open: {error}"))),
         };
         self.db = Some(Arc::clone(&db));
+        self.opened_without_doubt()?;
         let found = self.read_state()?;
         self.adopt(&found)?;
         self.writers = (0..WRITERS)
