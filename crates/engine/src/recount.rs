@@ -45,7 +45,7 @@ impl Database {
         match ended {
             Ok(()) => self.tell_damage_at_opening(&format!("table '{name}' has {counted} rows, as counted anew")),
             Err(error) if is_damage(&error) => self.tell_damage_at_opening(&format!(
-                "table '{name}' was counted anew up to its row {counted}, and what COUNT(*) says of it is wrong until REPAIR TABLE makes it anew: {error}"
+                "{counted} rows of table '{name}' were counted anew, up to the first that cannot be read, and COUNT(*) is wrong until the table is made anew from the rows that can be: {error}"
             )),
             Err(error) => return Err(error),
         }
