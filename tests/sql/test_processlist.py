@@ -14,6 +14,8 @@ pytestmark = pytest.mark.pbxt_only
 
 ROWS = 20_000
 SLOW = "BENCHMARK(300, SHA1(w))"
+# After so many seconds a statement is taken to hang. An instrumented plugin may need more than one minute for a load of 1.5 million rows.
+HANGS_AFTER = 300
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def states_of(db, statement):
             seen.append(state)
         return not running.is_alive()
 
-    wait_for(is_over, 60, "the statement's end")
+    wait_for(is_over, HANGS_AFTER, "the statement's end")
     running.result()
     busy.close()
     return seen
@@ -79,7 +81,7 @@ def test_the_next_statement_of_a_connection_begins_at_nothing(table):
         seen.add(table.value(f"SELECT STATE FROM information_schema.PROCESSLIST WHERE ID = {number}") or "")
         return not running.is_alive()
 
-    wait_for(is_over, 60, "the statement's end")
+    wait_for(is_over, HANGS_AFTER, "the statement's end")
     running.result()
     assert max(figures(seen, "Queried"), default=0) <= 4000, seen
     busy.close()
