@@ -17,7 +17,7 @@ use crate::row_set::{LEAF_ROWS, RowSet};
 use crate::sync::Latch;
 
 /// Leaves looked at under one latch: a bitmap is counted in well under a microsecond.
-const LEAVES_PER_STEP: usize = 64;
+const LEAVES_PER_STEP: usize = if cfg!(miri) { 2 } else { 64 };
 
 /// Explicit row locks of one transaction on one table in one mode.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::row_locks::{RowLockList, RowLocks};
 const MANY: u64 = if cfg!(miri) { 400 } else { 20_000 };
 
 /// More leaves than one step of a survey takes from each partition.
-const LEAVES: u64 = if cfg!(miri) { 4_500 } else { 20_000 };
+const LEAVES: u64 = if cfg!(miri) { 200 } else { 20_000 };
 
 const LIMITS: SurveyLimits = SurveyLimits { few: 3, groups: 100 };
 

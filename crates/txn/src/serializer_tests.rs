@@ -4,6 +4,10 @@ use super::*;
 
 const TABLE: TableId = TableId::new(1);
 
+/// Transactions that are kept, and those that run beside a long one.
+const KEPT: usize = if cfg!(miri) { 40 } else { ENDED_MAX };
+const BESIDE: u64 = if cfg!(miri) { 100 } else { 20_000 };
+
 /// A transaction that reads a row of its own and changes another one.
 fn short(serializer: &Serializer, txns: &TxnTable, number: u64) {
     let (_snapshot, serial) = serializer.begin(txns, false);
@@ -27,25 +31,17 @@ fn short(serializer: &Serializer, txns: &TxnTable, number: u64) {
 
 #[test]
 fn a_long_transaction_does_not_keep_all_that_run_beside_it() {
-    let (serializer, txns) = (Serializer::default(), TxnTable::new());
+    let (serializer, txns) = (Serializer::with_ended_max(KEPT), TxnTable::new());
     let (_snapshot, old) = serializer.begin(&txns, false);
     let mut old = old.expect("it may write");
     serializer.note_table(&mut old, TABLE, WholeTable::COUNT);
-    let beside = if cfg!(miri) {
-        ENDED_MAX as u64 + 200
-    } else {
-        20_000
-    };
-    for number in 0..beside {
+    for number in 0..BESIDE {
         short(&serializer, &txns, number);
         let usage = serializer.usage();
-        assert!(
-            usage.ended <= ENDED_MAX && usage.txns <= ENDED_MAX + 2,
-            "{usage:?}"
-        );
+        assert!(usage.ended <= KEPT && usage.txns <= KEPT + 2, "{usage:?}");
     }
     let usage = serializer.usage();
-    assert!(usage.footprints <= 2 * ENDED_MAX, "{usage:?}");
+    assert!(usage.footprints <= 2 * KEPT, "{usage:?}");
     serializer.end(old);
     let left = SerialUsage {
         txns: 0,

@@ -43,7 +43,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => (txn(), resource()).prop_map(|(txn, resource)| Act::Savepoint(txn, resource)),
         1 => (txn(), resource()).prop_map(|(txn, resource)| Act::Unlock(txn, resource)),
     ];
-    prop::collection::vec(act, 1..80)
+    prop::collection::vec(act, 1..if cfg!(miri) { 20 } else { 80 })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -370,7 +370,7 @@ fn has_circle(edges: &BTreeMap<u64, BTreeSet<u64>>) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 3000 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 3000 }))]
     #[test]
     fn no_wake_up_is_lost_and_no_circle_stays(acts in acts()) {
         let mut model = Model::new();
