@@ -24,7 +24,7 @@ mkdir -p build
 # One line per purpose; the names are those of Debian 12.
 packages=(
   gcc g++ make git ca-certificates patch xz-utils                 # build the core and the plugin; unpack sources
-  binutils dpkg-dev                                               # the Debian package of `make package`
+  binutils dpkg-dev lintian                                       # the Debian package of `make package`, and what judges it
   perl procps                                                     # the server's own test driver
   python3 python3-venv                                            # every script but this one
   libaio1 libnuma1 libpcre2-8-0 libpcre2-posix3 liburing2         # what mariadbd links to
