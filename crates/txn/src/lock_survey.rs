@@ -16,7 +16,7 @@ use crate::row_locks::{Holder, LeafKey, Partition, RowLocks};
 use crate::row_set::{LEAF_ROWS, RowSet};
 use crate::sync::Latch;
 
-/// Leaves looked at under one latch: a bitmap is counted in well under a microsecond.
+/// Leaves looked at under one latch: a bitmap is counted in well under a microsecond. Under Miri so few that a survey of few leaves has more than one step.
 const LEAVES_PER_STEP: usize = if cfg!(miri) { 2 } else { 64 };
 
 /// Explicit row locks of one transaction on one table in one mode.
