@@ -4,8 +4,9 @@ Where test_random.py has one table and many statements, this has many tables: ke
 over whole long values. The statements are made from a seed, and a failure prints it with the command that replays it. What SQL leaves open is not
 asked: which of several rows in the way ON DUPLICATE KEY UPDATE changes, what comes first without ORDER BY, which row an error names.
 Nor is what the server or the oracle answers wrongly itself: a sort by computed columns, ORDER BY ... LIMIT of rows that are copied into
-their own table, ranges by a prefix of texts whose collation compares capitals last, how many rows ON DUPLICATE KEY UPDATE changes where a NULL
-stays NULL in a column that has a default (the oracle leaves the default in the row that it hands over, and a row left as it was counts 1).
+their own table, ranges by a prefix of texts whose collation compares capitals last or a letter like two ('ß' like 'ss': the prefix of
+one letter is beyond that of 's'), how many rows ON DUPLICATE KEY UPDATE changes where a NULL stays NULL in a column that has a default (the oracle
+leaves the default in the row that it hands over, and a row left as it was counts 1).
 """
 
 import random
@@ -22,6 +23,7 @@ COLLATIONS = [
 ]  # fmt: skip
 WORDS = ["''", "'a'", "'A'", "'ab'", "'Ab'", "'b '", "'b'", "' '", "'zz'", "'aa'", "'ss'", "'abcdefghij'", "REPEAT('q', 30)", "REPEAT('a ', 12)", "'10'", "'9'"]
 LETTERS = ["'ß'", "'ä'", "'Ä'", "'é'", "'æ'", "'ch'", "'ı'", "'ñ'", "'漢'"]
+BY_SEVERAL_LETTERS = ("unicode", "utf8mb4_swedish", "czech", "german2")
 LARGE = ["REPEAT('k', 300)", "CONCAT(REPEAT('k', 300), 'z')", "REPEAT('m', 9000)", "REPEAT('n', 70000)", "UNHEX('00')", "UNHEX('FF')"]
 FIXED = [
     ("DECIMAL(10,2)", ["0", "1.25", "-1.25", "99999999.99", "-99999999.99"]),
@@ -49,6 +51,9 @@ class Column:
         self.name, self.kind, self.values, self.rule, self.default = name, kind, values, rule, "NULL"
         self.is_large = "BLOB" in kind or "TEXT" in kind
         self.is_text = "COLLATE" in kind
+        # Lengths of its prefix in a key; 200 letters are the whole of each text.
+        short = [] if any(name in kind for name in BY_SEVERAL_LETTERS) else [1, 3] if self.is_large else [1, 5]
+        self.prefixes = [*short, 200] if self.is_large else short if self.is_text else []
         self.is_number = kind.split()[0] in INTEGERS
 
     def define(self):
@@ -94,7 +99,7 @@ class Maker:
 
     def part(self, column):
         draw = self.random
-        length = f"({draw.choice([1, 3, 200])})" if column.is_large else f"({draw.choice([1, 5])})" if column.is_text and draw.random() < 0.3 else ""
+        length = f"({draw.choice(column.prefixes)})" if column.is_large or column.prefixes and draw.random() < 0.3 else ""
         return column.name + length + draw.choice(["", "", " DESC"])
 
     def key(self):
