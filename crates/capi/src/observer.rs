@@ -107,6 +107,10 @@ impl WaitObserver for PbxtHost {
         self.note(0, text);
     }
 
+    fn opening(&self, text: &str) {
+        self.note(2, text);
+    }
+
     fn failure(&self, text: &str) {
         self.note(1, text);
     }
@@ -198,5 +202,57 @@ impl TableHost for PbxtHost {
             )
         };
         answer != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+    use std::sync::{Mutex, PoisonError};
+
+    static LINES: Mutex<Vec<(i32, String)>> = Mutex::new(Vec::new());
+
+    unsafe extern "C" fn keep(level: i32, text: *const c_char) {
+        // SAFETY: `note` gives a string that ends with 0 and outlives the call.
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+        LINES
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((level, text));
+    }
+
+    #[test]
+    fn each_kind_of_line_has_its_level() {
+        let host = PbxtHost {
+            log: Some(keep),
+            weights: None,
+            wait_report: None,
+            victim_preference: None,
+            wait_begin: None,
+            wait_end: None,
+            is_killed: None,
+            commit_ordered: None,
+            statement: None,
+            weights_context: None,
+            generate: None,
+            fits: None,
+            progress: None,
+        };
+        host.damage("damage");
+        host.read_only("read\0only");
+        host.failure("failure");
+        host.left_alone("left alone");
+        host.removed("removed");
+        host.opening("opening");
+        host.deadlock("two\nlines");
+        let told = std::mem::take(&mut *LINES.lock().unwrap_or_else(PoisonError::into_inner));
+        let told: Vec<(i32, &str)> = told.iter().map(|(level, text)| (*level, text.as_str())).collect();
+        let errors = [(0, "damage"), (0, "read only")];
+        let warnings = [(1, "failure"), (1, "left alone")];
+        let notes = [(2, "removed"), (2, "opening"), (2, "two"), (2, "lines")];
+        assert_eq!(told, [&errors[..], &warnings, &notes].concat());
+        // A host without a log is told nothing, and nothing breaks.
+        PbxtHost { log: None, ..host }.damage("unheard");
     }
 }

@@ -17,6 +17,7 @@ use crate::held_rows::adopt_held;
 use crate::host::SharedHost;
 use crate::key_hints::HintRoom;
 use crate::maintenance::Maintenance;
+use crate::opening_progress::OpeningProgress;
 use crate::pacing::Upkeep;
 use crate::pieces::PiecesInFlight;
 use crate::prepared::PreparedSet;
@@ -203,24 +204,24 @@ impl Database {
         };
         let store = Arc::new(SegmentStore::open(disk, mode)?);
         let blobs = Arc::new(BlobStore::open(Arc::clone(&store))?);
-        let (poison, started) = (Arc::clone(store.poison()), clock.now_millis());
-        let mut found = recovery::read_log(&store, &blobs, options.threads())?;
+        let progress = OpeningProgress::new(&clock, options.observer.as_ref());
+        let mut found = recovery::read_log(&store, &blobs, options.threads(), &progress)?;
         let upkeep = upkeep_of(&mut found, &blobs)?;
         // The log goes on in a new file, and so do large values: what is encrypted from here on is all that will be written.
         let all_encrypted = ready_files_of(&store, &found.catalog)?;
         let log = Log::open(
             Arc::clone(&store),
             Arc::clone(&blobs),
-            Arc::clone(&poison),
+            Arc::clone(store.poison()),
             found.end,
             log_options(options),
         )?;
         found.pieces.remove_orphans()?;
         let db = Arc::new(Self {
+            poison: Arc::clone(store.poison()),
             store,
             blobs,
             log,
-            poison,
             clock,
             txns: TxnTable::restore(&found.txns),
             logged_id: LoggedId::default(),
@@ -260,7 +261,7 @@ impl Database {
         db.maintenance.note_opened(found.start, quiet_at);
         let loads = found.loads.into_iter();
         loads.for_each(|record| db.maintenance.note_load(Lsn::new(0), record));
-        db.end_recovery(started, (found.records, found.bytes), &found.pieces)?;
+        db.end_recovery((found.records, found.bytes), &found.pieces, &progress)?;
         if options.background {
             db.start_background()?;
         }
@@ -277,14 +278,14 @@ impl Database {
     /// Makes right what cannot be, tells what the opening goes on without, and counts what it has read.
     fn end_recovery(
         self: &Arc<Self>,
-        started_millis: u64,
         (records, bytes): (u64, u64),
         pieces: &Pieces,
+        progress: &OpeningProgress,
     ) -> Result<()> {
         self.tell_of_aside(pieces);
         self.tell_of_leftovers();
-        self.recount_impossible()?;
-        let took = self.clock.now_millis() - started_millis;
+        self.recount_impossible(progress)?;
+        let took = self.clock.now_millis() - progress.began();
         self.counters.recovery_micros.add(took * 1000);
         self.counters.recovery_records.add(records);
         self.counters.recovery_bytes.add(bytes);

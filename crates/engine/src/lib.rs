@@ -155,6 +155,7 @@ mod maintenance;
 mod memory_use;
 mod noting;
 mod opening;
+mod opening_progress;
 mod optimize;
 mod overtake;
 mod pacing;

@@ -2,7 +2,7 @@
 //!
 //! Why it exists: a number of rows is made of a checkpoint's and of what each commit behind it adds. Where one of them is wrong, all after it
 //! are, and no file looks damaged. But rows are what they are, and how many can be seen from them: no such number is worth a database.
-//! Rules: C4. What is only wrong, and not impossible, CHECK TABLE finds.
+//! Rules: C4. D40 who waits is told how many were counted so far. What is only wrong, and not impossible, CHECK TABLE finds.
 //! Latches and I/O: no other thread uses the database yet; reads the table once.
 //! After a crash: done again; the next checkpoint has the right number.
 
@@ -10,16 +10,20 @@ use crate::check::is_damage;
 use crate::cursor::{Bind, Cursor};
 use crate::database::Database;
 use crate::error::Result;
+use crate::opening_progress::OpeningProgress;
 use crate::session::Session;
 use crate::table::Table;
 use std::sync::Arc;
+
+/// Rows between two looks at whether to tell how many were counted.
+const ROWS_TOLD: i64 = 256;
 
 impl Database {
     /// Counts the rows of each table whose number of them is below none, or greater than the ids that rows of it have been given.
     ///
     /// # Errors
     /// As a table scan, but for damage, which is told: the rows before it are counted then.
-    pub(crate) fn recount_impossible(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn recount_impossible(self: &Arc<Self>, progress: &OpeningProgress) -> Result<()> {
         let is_impossible = |table: &Arc<Table>| {
             let rows = u64::try_from(table.count.latest());
             rows.is_err() || rows.is_ok_and(|rows| rows > table.map.high_mark())
@@ -28,10 +32,10 @@ impl Database {
         tables
             .iter()
             .filter(|table| is_impossible(table))
-            .try_for_each(|table| self.recount(table))
+            .try_for_each(|table| self.recount(table, progress))
     }
 
-    fn recount(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+    fn recount(self: &Arc<Self>, table: &Arc<Table>, progress: &OpeningProgress) -> Result<()> {
         let name = table.name();
         let said = format!(
             "table '{name}' has {} rows by checkpoint and log, and row ids up to {}",
@@ -40,7 +44,12 @@ impl Database {
         );
         self.tell_damage_at_opening(&format!("{said}: its rows are counted anew"));
         let mut counted = 0;
-        let ended = self.each_visible_row(table, || counted += 1);
+        let ended = self.each_visible_row(table, || {
+            counted += 1;
+            if counted % ROWS_TOLD == 0 {
+                progress.tell(|| format!("rows of table '{name}' are counted anew, {counted} so far"));
+            }
+        });
         table.count.restart(counted);
         match ended {
             Ok(()) => self.tell_damage_at_opening(&format!("table '{name}' has {counted} rows, as counted anew")),

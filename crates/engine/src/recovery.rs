@@ -7,7 +7,7 @@
 //! surviving version of every row of the tail. B2, in parallel by segment, makes the index events of the tail
 //! (recovery_index).
 //! Rules: D6, D13 (of a row the surviving version with the greatest LSN is the head, and one of the tail wins over the
-//! image's), D14, D20 to D23.
+//! image's), D14, D20 to D23, D40 (who waits is told how far it is).
 //! Latches and I/O: no other thread uses the database yet.
 //! After a crash during recovery: it starts again.
 
@@ -20,6 +20,7 @@ use crate::error::Result;
 use crate::fates::{Fate, Fates, check_void};
 use crate::held_rows::HeldRow;
 use crate::image::{PreparedImage, damage};
+use crate::opening_progress::OpeningProgress;
 use crate::recovery_image::{ImageFacts, OpenImage, Pieces, Tail, in_log};
 use crate::recovery_index::IndexRebuilder;
 use crate::reinsert::Removed;
@@ -289,6 +290,33 @@ impl PassA {
         dropped.collect()
     }
 
+    /// Reads what `scan` has, which is the log from `start` on.
+    fn read_tail(
+        &mut self,
+        store: &SegmentStore,
+        scan: &mut LogScan,
+        start: Lsn,
+        progress: &OpeningProgress,
+    ) -> Result<()> {
+        let segments_to =
+            |lsn: Lsn| lsn.raw().saturating_sub(start.raw()) / store.geometry().hot_segment_bytes;
+        let mut read = 0;
+        while let Some((lsn, record)) = scan.next_other()? {
+            self.note(lsn, record)
+                .map_err(|error| in_log(store, error, lsn))?;
+            if segments_to(lsn) > read {
+                read = segments_to(lsn);
+                progress.tell(|| format!("the log is read, {read} segments so far"));
+            }
+        }
+        self.note_txn(scan.last_row_txn());
+        // Of a row that was passed over nobody knows where it is: somewhere from here on.
+        self.check_numbers()
+            .map_err(|error| in_log(store, error, start))?;
+        self.records += scan.rows_passed();
+        Ok(())
+    }
+
     /// What of it concerns the image.
     fn tail<'a>(&'a self, dropped: &'a BTreeSet<TableId>, end: &LogEnd) -> Tail<'a> {
         Tail {
@@ -321,7 +349,12 @@ impl PassA {
 }
 
 /// Runs all passes over image and log of `store`, those over rows in so many threads.
-pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: usize) -> Result<Found> {
+pub(crate) fn read_log(
+    store: &Arc<SegmentStore>,
+    blobs: &BlobStore,
+    threads: usize,
+    progress: &OpeningProgress,
+) -> Result<Found> {
     let checkpoint = store.checkpoint();
     let start = checkpoint.map_or(Lsn::new(0), |checkpoint| checkpoint.start);
     let mut image = match checkpoint {
@@ -333,15 +366,7 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
         None => PassA::default(),
     };
     let mut scan = LogScan::new(Arc::clone(store), start)?;
-    while let Some((lsn, record)) = scan.next_other()? {
-        pass.note(lsn, record)
-            .map_err(|error| in_log(store, error, lsn))?;
-    }
-    pass.note_txn(scan.last_row_txn());
-    // Of a row that was passed over nobody knows where it is: somewhere from here on.
-    pass.check_numbers()
-        .map_err(|error| in_log(store, error, start))?;
-    pass.records += scan.rows_passed();
+    pass.read_tail(store, &mut scan, start, progress)?;
     let log_start = checkpoint.map_or(Lsn::new(0), |checkpoint| checkpoint.log_start);
     let end = scan.finish()?.with_log_start(log_start);
     pass.fates.settle();
@@ -349,13 +374,19 @@ pub(crate) fn read_log(store: &Arc<SegmentStore>, blobs: &BlobStore, threads: us
     let catalog = Catalog::default();
     let (has_image, dropped) = (image.is_some(), pass.dropped());
     let accounts = match image {
-        Some(image) => image.load(&catalog, &mut pieces, pass.tail(&dropped, &end))?,
+        Some(image) => image.load(&catalog, &mut pieces, pass.tail(&dropped, &end), progress)?,
         None => BlobAccounts::default(),
     };
     pass.finish_catalog(&catalog, &dropped)
         .map_err(|error| in_log(store, error, end.lsn()))?;
     pieces.add_loads(&catalog, &pass.loads, &pass.fates)?;
-    let mut tail_rows = read_rows(store, threads, blobs, &pass, &catalog, &end, has_image)?;
+    let rows = RowPasses {
+        store,
+        end: &end,
+        threads,
+        progress,
+    };
+    let mut tail_rows = rows.read(blobs, &pass, &catalog, has_image)?;
     for &txn in &pieces.stamps {
         pass.note_stamp(txn, &mut tail_rows);
     }
@@ -393,61 +424,71 @@ struct TailRows {
     held: Vec<HeldRow>,
 }
 
-/// Passes B1 and B2.
-fn read_rows(
-    store: &Arc<SegmentStore>,
+/// Passes B1 and B2: over the rows of the log, by all threads.
+struct RowPasses<'a> {
+    store: &'a Arc<SegmentStore>,
+    end: &'a LogEnd,
     threads: usize,
-    blobs: &BlobStore,
-    pass: &PassA,
-    catalog: &Catalog,
-    end: &LogEnd,
-    has_image: bool,
-) -> Result<TailRows> {
-    let segments: Vec<SegmentId> = end.segments().collect();
-    let learned = Mutex::new(TailRows::default());
-    for_each_parallel(&segments, threads, |segment| {
-        let mut tables = TableCache::new(catalog);
-        let mut here = TailRows::default();
-        each_row(store, end, *segment, |row, lsn| {
-            link_version(&pass.fates, tables.get(row.table()), row, lsn, &mut here);
-            Ok(())
-        })?;
-        let mut all = learned.lock();
-        all.traces.append(&mut here.traces);
-        all.held.append(&mut here.held);
-        for (txn, rows) in here.prepared {
-            *all.prepared.entry(txn).or_default() += rows;
-        }
-        Result::Ok(())
-    })?;
-    let rebuilder = IndexRebuilder::new(catalog, !has_image && pass.prepared.is_empty(), &pass.builds())?;
-    for_each_parallel(&segments, threads, |segment| {
-        let mut worker = rebuilder.worker(blobs);
-        each_row(store, end, *segment, |row, lsn| {
-            if pass.fates.survives(row.txn(), lsn) {
-                let is_prepared = pass.fates.is_prepared(row.txn());
-                let txn = if is_prepared { row.txn() } else { TxnId::new(0) };
-                worker
-                    .add(row, txn, lsn)
-                    .map_err(|error| in_log(store, error, lsn))?;
-            }
-            Ok(())
-        })
-    })?;
-    Ok(learned.into_inner())
+    progress: &'a OpeningProgress,
 }
 
-fn each_row(
-    store: &Arc<SegmentStore>,
-    end: &LogEnd,
-    segment: SegmentId,
-    mut each: impl FnMut(&RowRef<'_>, Lsn) -> Result<()>,
-) -> Result<()> {
-    let mut scan = SegmentScan::new(Arc::clone(store), segment, end)?;
-    while let Some((lsn, row)) = scan.next_row()? {
-        each(&row, lsn)?;
+impl RowPasses<'_> {
+    /// Links versions, then makes index entries.
+    fn read(&self, blobs: &BlobStore, pass: &PassA, catalog: &Catalog, has_image: bool) -> Result<TailRows> {
+        let learned = Mutex::new(TailRows::default());
+        self.each_segment("rows of the log are found", |segment| {
+            let mut tables = TableCache::new(catalog);
+            let mut here = TailRows::default();
+            self.each_row(segment, |row, lsn| {
+                link_version(&pass.fates, tables.get(row.table()), row, lsn, &mut here);
+                Ok(())
+            })?;
+            let mut all = learned.lock();
+            all.traces.append(&mut here.traces);
+            all.held.append(&mut here.held);
+            for (txn, rows) in here.prepared {
+                *all.prepared.entry(txn).or_default() += rows;
+            }
+            Ok(())
+        })?;
+        let rebuilder = IndexRebuilder::new(catalog, !has_image && pass.prepared.is_empty(), &pass.builds())?;
+        self.each_segment("index entries of the log's rows are made", |segment| {
+            let mut worker = rebuilder.worker(blobs);
+            self.each_row(segment, |row, lsn| {
+                if pass.fates.survives(row.txn(), lsn) {
+                    let is_prepared = pass.fates.is_prepared(row.txn());
+                    let txn = if is_prepared { row.txn() } else { TxnId::new(0) };
+                    worker
+                        .add(row, txn, lsn)
+                        .map_err(|error| in_log(self.store, error, lsn))?;
+                }
+                Ok(())
+            })
+        })?;
+        Ok(learned.into_inner())
     }
-    Ok(())
+
+    fn each_segment(&self, what: &'static str, work: impl Fn(SegmentId) -> Result<()> + Sync) -> Result<()> {
+        let segments: Vec<SegmentId> = self.end.segments().collect();
+        let pieces = self.progress.pieces(what, segments.len());
+        for_each_parallel(&segments, self.threads, |segment| {
+            work(*segment)?;
+            pieces.done();
+            Ok(())
+        })
+    }
+
+    fn each_row(
+        &self,
+        segment: SegmentId,
+        mut each: impl FnMut(&RowRef<'_>, Lsn) -> Result<()>,
+    ) -> Result<()> {
+        let mut scan = SegmentScan::new(Arc::clone(self.store), segment, self.end)?;
+        while let Some((lsn, row)) = scan.next_row()? {
+            each(&row, lsn)?;
+        }
+        Ok(())
+    }
 }
 
 /// Remembers the table of the last row: rows of one table mostly stand together in the log.

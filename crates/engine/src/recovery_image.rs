@@ -18,6 +18,7 @@ use crate::fates::Fates;
 use crate::image::{ImageHead, ImageItem, ImageReader, PreparedImage, RunImage, TableHead, damage};
 use crate::image_words::decode_words;
 use crate::key_sample::KeySample;
+use crate::opening_progress::OpeningProgress;
 use crate::recovery::FoundLoad;
 use crate::row_shape::{RowPiece, RowRun, RowShape};
 use crate::row_writer::SECTION_ROWS;
@@ -134,6 +135,7 @@ impl OpenImage {
         catalog: &Catalog,
         pieces: &mut Pieces,
         tail: Tail<'_>,
+        progress: &OpeningProgress,
     ) -> Result<BlobAccounts> {
         catalog.note_last_ids(self.head.last_table, self.head.last_index);
         let mut loading = Loading {
@@ -153,6 +155,7 @@ impl OpenImage {
         while let Some(item) = self.reader.next_item()? {
             let taken = loading.take(item);
             taken.map_err(|error| self.reader.in_item(error))?;
+            progress.tell(|| format!("the checkpoint is read, {} tables so far", loading.tables.len()));
         }
         loading.end_table().map_err(|error| self.reader.in_item(error))?;
         Ok(self.blobs)

@@ -59,6 +59,8 @@ pub trait WaitObserver: Send + Sync + std::fmt::Debug {
     fn deadlock(&self, _text: &str) {}
     /// Damage of a file that the scrubber met (rule SC6) or an opening went on without (D39), in one line, for whoever runs the database.
     fn damage(&self, _text: &str) {}
+    /// How far an opening is that takes long, in one line, for whoever runs the database (rule D40). Called by any thread of the opening.
+    fn opening(&self, _text: &str) {}
     /// Why background work could not be done, in one line, for whoever runs the database (rule S65).
     fn failure(&self, _text: &str) {}
     /// A file that nothing named and that the opening has removed, in one line, for whoever runs the database (rule F18).

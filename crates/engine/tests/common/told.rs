@@ -3,7 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use parking_lot::Mutex;
-use pbxt::{Database, Options, WaitObserver};
+use pbxt::{Database, Options, Simulation, WaitObserver};
+use pbxt_io::Clock;
 use pbxt_sim::world::geometry;
 use pbxt_testkit::SimDisk;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub(crate) struct Lines {
     pub(crate) removed: Vec<String>,
     pub(crate) left_alone: Vec<String>,
     pub(crate) read_only: Vec<String>,
+    pub(crate) opening: Vec<String>,
 }
 
 /// See the module.
@@ -44,6 +46,9 @@ impl WaitObserver for Told {
     fn left_alone(&self, text: &str) {
         self.0.lock().left_alone.push(text.to_owned());
     }
+    fn opening(&self, text: &str) {
+        self.0.lock().opening.push(text.to_owned());
+    }
     fn read_only(&self, text: &str) {
         self.0.lock().read_only.push(text.to_owned());
     }
@@ -51,12 +56,18 @@ impl WaitObserver for Told {
 
 /// An opening without threads, and what it told.
 pub(crate) fn open(disk: &SimDisk) -> (pbxt::Result<Arc<Database>>, Lines) {
+    open_by(disk, None)
+}
+
+/// The same by a clock of the test's.
+pub(crate) fn open_by(disk: &SimDisk, clock: Option<Arc<dyn Clock>>) -> (pbxt::Result<Arc<Database>>, Lines) {
     let told = Arc::new(Told::default());
     let options = Options {
         geometry: geometry(),
         cache_bytes: 1 << 20,
         background: false,
         observer: Some(Arc::clone(&told) as _),
+        simulation: clock.map(|clock| Simulation { clock, uuid: 1 }),
         ..Options::default()
     };
     let opened = Database::open(Arc::new(disk.clone()), &options);
