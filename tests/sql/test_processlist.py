@@ -129,7 +129,7 @@ def test_the_end_of_a_load_tells_how_far_it_is(db):
             seen.append(progress)
         return not running.is_alive()
 
-    wait_for(is_over, 120, "the ALTER's end")
+    wait_for(is_over, HANGS_AFTER, "the ALTER's end")
     assert running.result().error is None
     assert len(seen) >= 3 and seen == sorted(seen), seen
     busy.close()
