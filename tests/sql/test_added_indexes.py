@@ -300,7 +300,8 @@ def test_parts_that_were_built_first_catch_up_beside_writers(db):
     assert build.is_alive(), "the last part was built before others wrote"
     assert build.result(120).error is None
     beside, held = (int(after[1]) - int(was[1]) for after, was in zip(db.rows(counters), before, strict=True))
-    assert (beside, held) == (20_000, 0), "AL35"
+    # A round that waits for the writer leaves what was written meanwhile noted (AL29), and no more than a last round may have.
+    assert beside >= 20_000 and held <= 10_000, f"AL35: {beside} beside, {held} held"
     assert db.value("SELECT COUNT(*) FROM t FORCE INDEX (x) WHERE a < 0") == 20_000
     healthy(db)
 
