@@ -257,21 +257,7 @@ mod tests {
         memory,
     };
 
-    static NO_HOST: PbxtHost = PbxtHost {
-        log: None,
-        weights: None,
-        wait_report: None,
-        victim_preference: None,
-        wait_begin: None,
-        wait_end: None,
-        is_killed: None,
-        commit_ordered: None,
-        statement: None,
-        weights_context: None,
-        generate: None,
-        fits: None,
-        progress: None,
-    };
+    static NO_HOST: PbxtHost = PbxtHost::NOTHING;
 
     #[test]
     fn a_host_is_told_of_files_threads_and_memory_from_open_to_close() {

@@ -26,6 +26,23 @@ pub struct PbxtHost {
 }
 
 impl PbxtHost {
+    /// A host that offers nothing.
+    pub const NOTHING: Self = Self {
+        log: None,
+        weights: None,
+        wait_report: None,
+        victim_preference: None,
+        wait_begin: None,
+        wait_end: None,
+        is_killed: None,
+        commit_ordered: None,
+        statement: None,
+        weights_context: None,
+        generate: None,
+        fits: None,
+        progress: None,
+    };
+
     pub(crate) fn note(&self, level: i32, text: &str) {
         let (Some(log), Ok(text)) = (self.log, CString::new(text.replace('\0', " "))) else {
             return;
@@ -226,18 +243,7 @@ mod tests {
     fn each_kind_of_line_has_its_level() {
         let host = PbxtHost {
             log: Some(keep),
-            weights: None,
-            wait_report: None,
-            victim_preference: None,
-            wait_begin: None,
-            wait_end: None,
-            is_killed: None,
-            commit_ordered: None,
-            statement: None,
-            weights_context: None,
-            generate: None,
-            fits: None,
-            progress: None,
+            ..PbxtHost::NOTHING
         };
         host.damage("damage");
         host.read_only("read\0only");
@@ -253,6 +259,6 @@ mod tests {
         let notes = [(2, "removed"), (2, "opening"), (2, "two"), (2, "lines")];
         assert_eq!(told, [&errors[..], &warnings, &notes].concat());
         // A host without a log is told nothing, and nothing breaks.
-        PbxtHost { log: None, ..host }.damage("unheard");
+        PbxtHost::NOTHING.damage("unheard");
     }
 }

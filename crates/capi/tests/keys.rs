@@ -10,21 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const NO_KEY_VERSION: u32 = u32::MAX;
 
-static NO_HOST: PbxtHost = PbxtHost {
-    log: None,
-    weights: None,
-    wait_report: None,
-    victim_preference: None,
-    wait_begin: None,
-    wait_end: None,
-    is_killed: None,
-    commit_ordered: None,
-    statement: None,
-    weights_context: None,
-    generate: None,
-    fits: None,
-    progress: None,
-};
+static NO_HOST: PbxtHost = PbxtHost::NOTHING;
 
 /// Byte that the key consists of; 0: there is none. This is the only test that changes it.
 static BYTE: AtomicU32 = AtomicU32::new(9);

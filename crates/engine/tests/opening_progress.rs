@@ -1,22 +1,21 @@
 //! An opening that takes long says how far it is: rule D40 of docs/durability.md.
 
 mod common;
+#[path = "common/image_numbers.rs"]
+mod image_numbers;
 #[path = "common/store.rs"]
 mod store;
 #[path = "common/told.rs"]
 mod told;
 
+use image_numbers::{ROWS_FROM_END, with_numbers};
 use pbxt_io::Clock;
-use pbxt_sim::image_edit::{image_of, with_items};
 use pbxt_testkit::SimDisk;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::Store;
 
 const ROWS: u32 = 300;
-/// Kind of the item of a table, and where its number of rows stands from the end of it.
-const TABLE: u8 = 4;
-const ROWS_FROM_END: usize = 32;
 
 /// Time that goes on by so many milliseconds each time that somebody asks for it.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ impl Clock for Strides {
     }
 }
 
-/// A database with two tables in a checkpoint, and some segments of log behind it; its first table says that it has less than no rows.
+/// A database with two tables in a checkpoint, and some segments of log behind it; one of them says that it has less than no rows.
 fn crashed() -> SimDisk {
     let mut store = Store::new();
     store.insert(0..ROWS);
@@ -46,12 +45,7 @@ fn crashed() -> SimDisk {
         store.insert(from..from + 50);
     }
     store.db.flush().expect("flushed");
-    let disk = store.disk.kill();
-    let mut items = image_of(&disk);
-    let last = items.iter_mut().rfind(|item| item.kind == TABLE).expect("tables");
-    let at = last.fields.len() - ROWS_FROM_END;
-    last.fields[at..at + 8].copy_from_slice(&i64::MIN.to_le_bytes());
-    with_items(&disk, &items)
+    with_numbers(&store.disk.kill(), ROWS_FROM_END, i64::MIN)
 }
 
 /// What an opening said by a clock with such strides.

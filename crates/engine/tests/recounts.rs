@@ -1,16 +1,18 @@
 //! A number of rows that cannot be is counted anew when the database is opened: rule C4 of docs/transactions.md.
 
 mod common;
+#[path = "common/image_numbers.rs"]
+mod image_numbers;
 #[path = "common/store.rs"]
 mod store;
 #[path = "common/told.rs"]
 mod told;
 
+use image_numbers::{ID_FROM_END, ROWS_FROM_END, with_numbers};
 use pbxt::{Database, check_table};
 use pbxt_base::RowId;
 use pbxt_segment::{PieceFile, SegmentClass};
 use pbxt_sim::client::Client;
-use pbxt_sim::image_edit::{image_of, with_items};
 use pbxt_sim::table::PlayTable;
 use pbxt_testkit::SimDisk;
 use std::sync::Arc;
@@ -18,20 +20,6 @@ use store::Store;
 
 const ROWS: u32 = 300;
 const DELETED: u32 = 20;
-/// Kind of the item of a table, and where its number of rows and its greatest row id stand from the end of it.
-const TABLE: u8 = 4;
-const ROWS_FROM_END: usize = 32;
-const ID_FROM_END: usize = 24;
-
-/// What the checkpoint's image says of the last table, which is `t`; all other items stay.
-fn with_numbers(disk: &SimDisk, from_end: usize, number: i64) -> SimDisk {
-    let mut items = image_of(disk);
-    let last = items.iter_mut().rfind(|item| item.kind == TABLE).expect("tables");
-    let at = last.fields.len() - from_end;
-    last.fields[at..at + 8].copy_from_slice(&number.to_le_bytes());
-    with_items(disk, &items)
-}
-
 /// A database with rows in files; behind its checkpoint some of them are deleted, and one more is when its transaction has voted.
 fn crashed() -> SimDisk {
     let mut store = Store::new();

@@ -83,19 +83,9 @@ pub(crate) fn calls_seeds() -> Vec<Vec<u8>> {
 }
 
 static HOST: PbxtHost = PbxtHost {
-    log: None,
     weights: Some(host_weights),
-    wait_report: None,
-    victim_preference: None,
-    wait_begin: None,
-    wait_end: None,
-    is_killed: None,
-    commit_ordered: None,
-    statement: None,
     weights_context: Some(host_context),
-    generate: None,
-    fits: None,
-    progress: None,
+    ..PbxtHost::NOTHING
 };
 
 unsafe extern "C" fn host_weights(
