@@ -155,7 +155,7 @@ impl OpenImage {
         while let Some(item) = self.reader.next_item()? {
             let taken = loading.take(item);
             taken.map_err(|error| self.reader.in_item(error))?;
-            progress.tell(|| format!("the checkpoint is read, {} tables so far", loading.tables.len()));
+            progress.tell(|| format!("the checkpoint is read, tables so far: {}", loading.tables.len()));
         }
         loading.end_table().map_err(|error| self.reader.in_item(error))?;
         Ok(self.blobs)
