@@ -284,10 +284,9 @@ def test_random_tables_agree_with_innodb(twin, request, engine):
     rounds = wanted or (300 if is_long else 24)
     # New tables are looked for where somebody asks for them; what every change must pass are the same ones, or a change would be refused for
     # what the oracle answers wrongly of a table that nobody has met yet.
-    fresh = random.SystemRandom().randrange(1 << 30) if wanted or is_long else SEED
-    first = asked if asked is not None else fresh
+    first = random.SystemRandom().randrange(1 << 30) if wanted or is_long else SEED
     played = 0
-    for seed in [first] if asked is not None else range(first, first + rounds):
+    for seed in [asked] if asked is not None else range(first, first + rounds):
         del twin.history[:]
         try:
             played += play(twin, seed)
